@@ -1,0 +1,150 @@
+"""The manifest of a compiled folder: what it was made from, what it needs, and what a caller may ask of it."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from genai_compiler.emit.view import ABI_VERSION
+from genai_compiler.plan.ir import Plan
+from genai_compiler.read.artifacts import find_artifact
+from genai_compiler.read.package import Package
+
+FORMAT = 1
+SMALL_FILE = 4 << 20
+"""Files up to this size are checked by content at every load, larger ones by size and time stamp."""
+
+
+def manifest(
+    plan: Plan, package: Package, version: str, package_path: str, bundled: bool, executor: str
+) -> dict[str, Any]:
+    """The manifest as plain data. package_path: from the compiled folder to the package, with `/`."""
+    return {
+        "format": FORMAT,
+        "abi": ABI_VERSION,
+        "compiler": version,
+        "name": plan.name,
+        "dialect": plan.dialect,
+        "executor_sha256": hashlib.sha256(executor.encode()).hexdigest(),
+        "package": {"path": package_path, "bundled": bundled},
+        "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
+        "graphs": {name: _graph_file(package, name) for name in sorted(package.graphs)},
+        "text": _text(package),
+        "generation": _generation(plan, package),
+        "session": _session(package),
+        "inputs": [_input(each.name, plan) for each in plan.inputs],
+        "outputs": [{"name": each.name, "type": str(each.type), "role": each.role} for each in plan.outputs],
+        "state_groups": [
+            {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
+            for each in plan.groups
+        ],
+    }
+
+
+def package_files(package: Package) -> dict[str, Path]:
+    """Package-relative name -> file, for everything a run reads or the plan was made from."""
+    text = package.text
+    names = {
+        package.document_file,
+        *(name for graph in package.graphs.values() for name in _files_of(graph.artifact, graph)),
+    }
+    names |= {
+        each for each in (text.tokenizer, text.tokenizer_config, text.chat_template, text.special_tokens_map) if each
+    }
+    return {name: find_artifact(package.root, name).file for name in names}
+
+
+def converted_name(artifact: str) -> str:
+    """Where a graph that ONNX Runtime can't read as it is lies in the compiled folder."""
+    return "graphs/" + artifact.replace("/", "__").removesuffix(".textproto")
+
+
+def _files_of(artifact: str, graph: Any) -> Iterator[str]:
+    yield artifact
+    yield from graph.signature.external_data
+
+
+def _fingerprint(name: str, file: Path) -> dict[str, Any]:
+    state = file.stat()
+    return {"path": name, "size": state.st_size, "mtime_ns": state.st_mtime_ns, "sha256": file_hash(file)}
+
+
+def file_hash(file: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _graph_file(package: Package, component: str) -> dict[str, str]:
+    graph = package.graphs[component]
+    folder = Path(graph.artifact).parent.as_posix()
+    if graph.textproto:
+        return {"in": "compiled", "file": converted_name(graph.artifact), "weights": folder}
+    return {"in": "package", "file": graph.artifact, "weights": folder}
+
+
+def _text(package: Package) -> dict[str, str | None]:
+    text = package.text
+    return {
+        "tokenizer": text.tokenizer,
+        "tokenizer_config": text.tokenizer_config,
+        "chat_template": text.chat_template,
+        "special_tokens_map": text.special_tokens_map,
+    }
+
+
+def _generation(plan: Plan, package: Package) -> dict[str, Any]:
+    metadata, text = package.metadata, package.text
+    defaults = metadata.generation.defaults if metadata.generation is not None else None
+    return {
+        "policy": "runtime" if plan.decoder is not None else "workflow",
+        "ragged": plan.decoder is not None and plan.decoder.ragged,
+        "tokens_output": next((each.name for each in plan.outputs if each.role == "tokens"), ""),
+        "end_ids": list(text.eos),
+        "bos_id": text.bos,
+        "pad_id": text.pad,
+        "context_length": (metadata.model.max_sequence_length if metadata.model else None) or 0,
+        "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model.vocab_size if metadata.model else 0),
+        "valid_ids": package.sampled_ids or 0,
+        "defaults": defaults.model_dump(exclude_none=True) if defaults is not None else {},
+        "overrides": {
+            name: {"input": each.input, **(each.constraint.model_dump(exclude_none=True) if each.constraint else {})}
+            for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
+        },
+    }
+
+
+def _session(package: Package) -> dict[str, Any]:
+    session = package.session
+    plain = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
+    plain += ("enable_cpu_mem_arena", "enable_mem_pattern", "log_id", "graph_optimization_level")  # type: ignore[assignment]
+    options = {name: value for name in plain if (value := getattr(session, name)) is not None}
+    return {
+        "options": options | dict(session.entries),
+        "providers": [
+            {"name": each.name, "spelling": each.spelling, "options": dict(each.options)} for each in session.providers
+        ],
+    }
+
+
+def _input(name: str, plan: Plan) -> dict[str, Any]:
+    each = next(each for each in plan.inputs if each.name == name)
+    return {
+        "name": each.name,
+        "type": str(each.type),
+        "dtype": each.type.dtype,
+        "rank": each.type.rank,
+        "role": each.role,
+        "source": each.source,
+        "application": each.application_name,
+        "required": each.required,
+    }
+
+
+def relative_path(target: Path, start: Path) -> str:
+    """A path from one folder to another with `/`; absolute where there is none (other drive)."""
+    try:
+        return Path(os.path.relpath(target, start)).as_posix()
+    except ValueError:
+        return target.resolve().as_posix()

@@ -1,0 +1,70 @@
+"""Names and literals for generated code: nothing a package says reaches the text in any other way.
+
+A name keeps the readable part of the SSA name (`decoder.setup.logits` -> `decoder_setup_logits`); a literal is a quoted
+Python string in ASCII; a comment has no line breaks.
+"""
+
+import builtins
+import keyword
+import math
+import re
+
+_ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
+MAX_NAME = 60
+
+
+class Names:
+    """Hands out legal, stable, collision-free Python names in the order asked for."""
+
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
+        self._taken = set(reserved) | set(keyword.kwlist) | set(keyword.softkwlist) | set(dir(builtins))
+        self._given: dict[str, str] = {}
+
+    def of(self, value: str) -> str:
+        """The name of a value; the same value always has the same one."""
+        if value not in self._given:
+            self._given[value] = self.fresh(value)
+        return self._given[value]
+
+    def fresh(self, hint: str) -> str:
+        """A name like `hint` that nothing else has."""
+        stem = _ILLEGAL.sub("_", hint)[:MAX_NAME].strip("_").lower() or "value"
+        stem = f"v_{stem}" if stem[0].isdigit() else stem
+        name, count = stem, 1
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._taken.add(name)
+        return name
+
+    def constant(self, hint: str) -> str:
+        """An upper-case name like `hint` that nothing else has."""
+        stem = _ILLEGAL.sub("_", hint)[:MAX_NAME].strip("_").upper() or "VALUE"
+        stem = f"V_{stem}" if stem[0].isdigit() else stem
+        name, count = stem, 1
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._taken.add(name)
+        return name
+
+
+def literal(value: object) -> str:
+    """A Python literal: str in double quotes and ASCII, numbers, bools, None, and tuples of these."""
+    match value:
+        case str():
+            return '"' + value.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
+        case float() if not math.isfinite(value):
+            return f'float("{value}")'
+        case bool() | int() | float() | None:
+            return repr(value)
+        case tuple():
+            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+        case _:
+            raise TypeError(f"no literal for {type(value).__name__}")
+
+
+def comment(text: str) -> str:
+    """Text that may stand behind a `#` or inside a docstring: one line, printable ASCII, no quotes or backslashes."""
+    safe = text.encode("ascii", "backslashreplace").decode("ascii")
+    return "".join(each if each.isprintable() and each not in "\\" else "?" for each in safe).replace('"""', "'''")

@@ -1,0 +1,288 @@
+"""Ops -> flat views: every name chosen, every argument spelled. A view is a template's name and the text it places."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from genai_compiler.emit.names import Names, comment, literal
+from genai_compiler.plan.ir import (
+    Branch,
+    Carry,
+    Cell,
+    Check,
+    Copy,
+    Decode,
+    Emit,
+    ExtentCheck,
+    Invoke,
+    Loop,
+    Op,
+    Plan,
+    Release,
+    SelectToken,
+)
+
+
+@dataclass(frozen=True)
+class OpView:
+    """What one template places: its fields, and the views of nested regions."""
+
+    template: str
+    fields: Mapping[str, str | tuple[str, ...]]
+    regions: "Mapping[str, tuple[OpView, ...]]" = field(default_factory=dict)
+
+
+@dataclass
+class Uses:
+    """What the module around the ops must provide: runners, cell tables, imported names."""
+
+    runners: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    publishes: bool = False
+
+
+class OpViews:
+    """Turns the ops of one plan into views."""
+
+    def __init__(self, plan: Plan, names: Names) -> None:
+        self.plan, self.names, self.uses = plan, names, Uses()
+        self._limits: dict[str, str] = {}
+
+    def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
+        """The views of one region. step: the name of the innermost iteration counter, "0" outside loops."""
+        views: list[OpView] = []
+        for at, op in enumerate(ops):
+            if isinstance(op, Decode) and op.phase == "prompt":
+                loop = next(each for each in ops[at:] if isinstance(each, Loop))
+                views.append(self._prompt(op, loop))
+            else:
+                views.append(self._view(op, step))
+        return tuple(views)
+
+    def _view(self, op: Op, step: str) -> OpView:
+        match op:
+            case Invoke():
+                return self._invoke(op)
+            case Copy():
+                pairs = tuple(f"{self.names.of(target)} = {self.names.of(source)}" for source, target in op.pairs)
+                return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
+            case Emit():
+                return self._emit(op, step)
+            case Release():
+                return OpView("_release.py.j2", {"names": ", ".join(map(self.names.of, op.values))})
+            case Loop():
+                return self._decoder_loop(op) if op.advance else self._loop(op)
+            case Branch():
+                return self._branch(op, step)
+            case Decode() | SelectToken():
+                raise TypeError(f"{type(op).__name__} stands outside a decoder loop")
+
+    # ---- invoke and emit -------------------------------------------------------------------------------------------
+
+    def _invoke(self, op: Invoke) -> OpView:
+        runner = self.names.fresh(op.component)
+        inputs, outputs = tuple(port for port, _ in op.inputs), tuple(port for port, _ in op.outputs)
+        self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
+        args = ", ".join(self.names.of(value) for _, value in op.inputs)
+        targets = [self.names.of(value) for _, value in op.outputs]
+        call = f"{', '.join(targets)} = {runner}({args})"
+        call = f"({', '.join(targets)}) = {runner}({args})" if len(targets) > 1 and len(call) > 100 else call
+        fields: dict[str, str | tuple[str, ...]] = {
+            "origin": comment(op.origin),
+            "component": comment(op.component),
+            "before": tuple(self._check(each, op) for each in op.before),
+            "after": tuple(self._check(each, op) for each in op.after),
+            "call": f"{call}[0]" if len(targets) == 1 else call if targets else f"{runner}({args})",
+        }
+        return OpView("_invoke.py.j2", fields)
+
+    def _check(self, check: Check, op: Invoke) -> str:
+        if isinstance(check, ExtentCheck):
+            what = literal(f"'{check.value}'")
+            return self._call(
+                "has_extent", self.names.of(check.value), str(check.axis), str(check.extent), what, literal(op.origin)
+            )
+        places = [f"({self.names.of(value)}, {axis}, {factor})" for value, axis, factor in check.places]
+        return self._call("agree", literal(check.symbol), literal(op.origin), *places)
+
+    def _emit(self, op: Emit, step: str) -> OpView:
+        self.uses.publishes = True
+        args = [literal(op.output), literal(op.mode), self.names.of(op.value), str(op.axis), step, literal(op.origin)]
+        if op.rowwise and op.when:
+            args.append(f"when={self.names.of(op.when)}")
+        if op.valid_length:
+            args.append(f"length={self.names.of(op.valid_length)}")
+        call = f"yield from out.emit_rows({', '.join(args)})" if op.rowwise else f"yield out.emit({', '.join(args)})"
+        return OpView("_emit.py.j2", {"origin": comment(op.origin), "call": call})
+
+    def _call(self, function: str, *args: str) -> str:
+        self.uses.imports.add(function)
+        return f"{function}({', '.join(args)})"
+
+    # ---- loops -----------------------------------------------------------------------------------------------------
+
+    def _loop(self, op: Loop) -> OpView:
+        step, limit = self.names.fresh("step"), self.names.fresh("limit")
+        live = self.names.fresh("live")
+        heed = ", request.stop_on_eos" if op.termination == "generation_eos" else ""
+        fields: dict[str, str | tuple[str, ...]] = {
+            "origin": comment(op.origin),
+            "bound": f"{limit} = "
+            + self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin)),
+            "head": f"for {step} in range({limit}):",
+            "enter": tuple(self._enter(carry, op) for carry in op.carried),
+            "live": f"{live} = " + self._call("live_rows", self.names.of(op.continue_when) + heed),
+            "stop": f"if not {live}.any():",
+            "count": self._counter(op, step),
+            "laws": tuple(self._law(carry, op) for carry in op.carried if self._has_law(carry)),
+            "carry": self._carry(op, live),
+        }
+        return OpView("_loop.py.j2", fields, {"body": self.region(op.body, step)})
+
+    def _counter(self, op: Loop, step: str) -> tuple[str, ...]:
+        if not op.iteration:
+            return ()
+        type = self.plan.types[op.iteration]
+        extent = type.dims[0] if type.rank else 1
+        args = [step, str(type.rank)] + ([str(extent)] if isinstance(extent, int) and extent != 1 else [])
+        if isinstance(extent, str):
+            args.append(f"inputs.symbols.get({literal(extent)}, 1)")
+        return (f"{self.names.of(op.iteration)} = " + self._call("iteration_value", *args),)
+
+    def _enter(self, carry: Carry, op: Loop) -> str:
+        cell = self._cell(carry)
+        initial = self.names.of(carry.initial)
+        if cell.scope == "session":
+            initial = f"request.kept({literal(cell.name)}, {initial})"
+        table = self._cell_table(cell)
+        return f"{self.names.of(carry.cell)} = " + self._call(
+            "enter", table, initial, "inputs.symbols", literal(op.origin)
+        )
+
+    def _cell_table(self, cell: Cell) -> str:
+        known = next((name for name, each in self.uses.cells.items() if each == cell), None)
+        if known is None:
+            known = self.names.constant(f"{cell.name}_cell")
+            self.uses.cells[known] = cell
+        return known
+
+    def _cell(self, carry: Carry) -> Cell:
+        return next(
+            cell for cell in self.plan.cells if carry.cell == cell.name or carry.cell.startswith(cell.name + "'")
+        )
+
+    def _has_law(self, carry: Carry) -> bool:
+        return carry.next != carry.cell
+
+    def _law(self, carry: Carry, op: Loop) -> str:
+        cell, origin = self._cell(carry), literal(op.origin)
+        current, following = self.names.of(carry.cell), self.names.of(carry.next)
+        name = literal(cell.name)
+        if cell.recurrence == "invariant":
+            return self._call("invariant", name, current, following, origin)
+        maximum = self.names.of(carry.maximum)
+        if cell.recurrence == "bounded":
+            return self._call("bounded", name, current, following, str(cell.axis), maximum, origin)
+        increment = self.names.of(carry.increment)
+        return self._call("growing", name, current, following, str(cell.axis), increment, maximum, origin)
+
+    def _carry(self, op: Loop, live: str) -> tuple[str, ...]:
+        """Lines that turn next values into current ones, all at once; inactive rows keep theirs."""
+        moving = [carry for carry in op.carried if carry.next != carry.cell]
+        if not moving:
+            return ()
+        cells = ", ".join(self.names.of(carry.cell) for carry in moving)
+        nexts = ", ".join(self.names.of(carry.next) for carry in moving)
+        kept = tuple(carry for carry in moving if carry.merge)
+        if not kept:
+            return (f"{cells} = {nexts}",)
+        merged = [
+            self.names.fresh(f"next_{carry.cell}") if carry.merge else self.names.of(carry.next) for carry in moving
+        ]
+        starts = [f"{name} = {self.names.of(c.next)}" for name, c in zip(merged, moving, strict=True) if c.merge]
+        return (
+            *starts,
+            f"if not {live}.all():",
+            *(f"    {name} = {self._keep(c, live)}" for name, c in zip(merged, moving, strict=True) if c.merge),
+            f"{cells} = {', '.join(merged)}",
+        )
+
+    def _keep(self, carry: Carry, live: str) -> str:
+        cell = self._cell(carry)
+        axis = cell.type.row_axis if cell.type.row_axis is not None else -1
+        grows = cell.axis if cell.recurrence == "growing" else -1
+        current, following = self.names.of(carry.cell), self.names.of(carry.next)
+        args = (literal(cell.name), live, current, following, str(axis), str(cell.type.row_factor), str(grows))
+        return self._call("keep_rows", *args)
+
+    # ---- a decoder whose policy the runtime supplies ---------------------------------------------------------------
+
+    def _prompt(self, op: Decode, loop: Loop) -> OpView:
+        limit = self._limits[loop.origin] = self.names.fresh("limit")
+        self.uses.imports.update(("Decoder", "DecoderSpec", "TokenPolicy", "Slot"))
+        return OpView(
+            "_decode_prompt.py.j2",
+            {
+                "origin": comment(op.origin),
+                "loop": comment(loop.origin),
+                "component": comment(op.component),
+                "bound": f"{limit} = "
+                + self._call("iteration_limit", self.names.of(loop.max_iterations), literal(loop.origin)),
+                "start": f"decoding = self.decoder.start({self.names.of(op.tokens)}, request, {limit}{self._extras()})",
+            },
+        )
+
+    def _extras(self) -> str:
+        facts = self.plan.decoder
+        pairs = [f"{literal(port)}: {self.names.of(value)}" for port, value in (facts.extras if facts else ())]
+        return f", {{{', '.join(pairs)}}}" if pairs else ""
+
+    def _decoder_loop(self, op: Loop) -> OpView:
+        self.uses.publishes = True
+        select = next(each for each in op.body if isinstance(each, SelectToken))
+        decode = next(each for each in op.advance if isinstance(each, Decode))
+        emits = [each for each in op.body if isinstance(each, Emit)]
+        limit = self._limits[op.origin]
+        return OpView(
+            "_decoder_loop.py.j2",
+            {
+                "origin": comment(op.origin),
+                "limit": limit,
+                "select": comment(select.origin),
+                "emit": comment(", ".join(each.origin for each in emits)),
+                "decode": comment(decode.origin),
+                "emits": tuple(f"yield out.token({literal(each.output)}, row, tokens, step)" for each in emits),
+            },
+        )
+
+    # ---- branch ----------------------------------------------------------------------------------------------------
+
+    def _branch(self, op: Branch, step: str) -> OpView:
+        key = self.names.fresh("case")
+        fields: dict[str, str | tuple[str, ...]] = {
+            "origin": comment(op.origin),
+            "key": f"{key} = " + self._call("branch_key", self.names.of(op.predicate), literal(op.origin)),
+        }
+        arms = tuple(self._arms(op, key, step))
+        return OpView("_branch.py.j2", fields, {"arms": arms})
+
+    def _arms(self, op: Branch, key: str, step: str) -> Iterator[OpView]:
+        for at, (case, ops) in enumerate(op.cases):
+            joins = tuple(
+                f"{self.names.of(join.name)} = {self.names.of(value)}"
+                for join in op.joins
+                for name, value in join.cases
+                if name == case
+            )
+            word = "if" if at == 0 else "elif"
+            yield self._arm(f"{word} {key} == {literal(case)}:", self.region(ops, step), joins)
+        if op.default is None:
+            yield self._arm("else:", (), ("raise " + self._call("unmatched_case", key, literal(op.origin)),))
+        else:
+            joins = tuple(f"{self.names.of(join.name)} = {self.names.of(join.default)}" for join in op.joins)
+            yield self._arm("else:", self.region(op.default, step), joins)
+
+    @staticmethod
+    def _arm(head: str, body: tuple[OpView, ...], joins: tuple[str, ...]) -> OpView:
+        lines = joins if body or joins else ("pass",)
+        return OpView("_arm.py.j2", {"head": head, "joins": lines}, {"body": body})

@@ -1,0 +1,172 @@
+"""Plan -> the flat view of one executor module: every decision taken, every string a template places."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from genai_compiler.emit.names import Names, comment, literal
+from genai_compiler.emit.op_views import OpViews, OpView, Uses
+from genai_compiler.plan.ir import Cell, Input, Output, Plan, StateGroup, Type
+from genai_compiler.plan.uses import all_reads
+
+ABI_VERSION = 1
+"""The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
+
+ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
+RESERVED = frozenset(
+    {"self", "request", "inputs", "out", "decoding", "policy", "tokens", "choose", "advance", "last", "row"}
+)
+MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
+
+
+@dataclass(frozen=True)
+class ExecutorView:
+    """What `executor.py.j2` places."""
+
+    title: str
+    provenance: str
+    summary: str
+    abi: int
+    imports: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tables: tuple[str, ...]
+    opens: tuple[str, ...]
+    locals: tuple[str, ...]
+    body: tuple[OpView, ...]
+    stores: tuple[str, ...]
+
+
+def executor_view(plan: Plan, provenance: str) -> ExecutorView:
+    """The view of a plan's executor. provenance: the sentence that says what it was made from."""
+    names = Names(RESERVED | MODULE | _abi_names())
+    bindings = tuple(_locals(plan, names))
+    views = OpViews(plan, names)
+    body = views.region(plan.body, "0")
+    stores = tuple(f"request.keep({literal(cell)}, {names.of(value)})" for cell, value in plan.stores)
+    if not views.uses.publishes:
+        stores = (*stores, "yield from ()")
+    tables = (*(_cell_table(name, cell) for name, cell in views.uses.cells.items()), *_decoder_table(plan))
+    runners = tuple(f"{name} = self.{name}" for name in views.uses.runners)
+    signature = f"{_port_list(plan.inputs)} -> {_port_list(plan.outputs)}"
+    extra = {"Cell"} if views.uses.cells else set[str]()
+    extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
+    return ExecutorView(
+        title=f"Executor for {comment(plan.name)}: {comment(signature)}",
+        provenance=provenance,
+        summary=f"{comment(plan.name)}, compiled: one `run` is one invocation of the workflow.",
+        abi=ABI_VERSION,
+        imports=tuple(sorted({*ALWAYS, *views.uses.imports, *extra}, key=_isort)),
+        inputs=tuple(_input(each) for each in plan.inputs),
+        outputs=tuple(_output(each) for each in plan.outputs),
+        tables=tables,
+        opens=(*_opens(views.uses), *_open_decoder(plan)) or ("pass",),
+        locals=(*runners, *bindings),
+        body=body,
+        stores=stores,
+    )
+
+
+def _abi_names() -> frozenset[str]:
+    return frozenset(
+        "Cell Decoder DecoderSpec Mask Slot TokenPolicy agree bounded branch_key enter growing has_extent invariant "
+        "iteration_limit iteration_value keep_rows live_rows unmatched_case".split()
+    )
+
+
+def _isort(name: str) -> tuple[int, str]:
+    """The order that import sorting gives names: constants, classes, functions."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def _port_list(ports: tuple[Input, ...] | tuple[Output, ...]) -> str:
+    shown = [each for each in ports if isinstance(each, Output) or (each.required and each.source != "literal")]
+    return ", ".join(f"{each.name} {each.type}" for each in shown) or "nothing"
+
+
+def _locals(plan: Plan, names: Names) -> Iterator[str]:
+    read = {value for op in plan.body for value in all_reads(op)} | {value for _, value in plan.stores}
+    read |= {value for _, value in plan.decoder.extras} if plan.decoder else set()
+    for each in plan.inputs:
+        if each.name in read:
+            absent = not each.required and each.default is None
+            fetch = f"inputs.optional({literal(each.name)})" if absent else f"inputs[{literal(each.name)}]"
+            yield f"{names.of(each.name)} = {fetch}"
+        if each.present_as in read and each.present_as:
+            yield f"{names.of(each.present_as)} = inputs[{literal(each.present_as)}]"
+
+
+def _input(each: Input) -> str:
+    args = [literal(each.name), literal(each.type.dtype), literal(tuple(each.type.dims))]
+    args += _rows(each.type)
+    args += [f"role={literal(each.role)}"] if each.role else []
+    args += [f"source={literal(each.source)}"] if each.source != "request" else []
+    args += [f"application={literal(each.application_name)}"] if each.application_name else []
+    args += [] if each.required else ["required=False"]
+    args += [f"default={literal(each.default)}"] if each.default is not None else []
+    args += [f"present_as={literal(each.present_as)}"] if each.present_as else []
+    return f"Input({', '.join(args)})"
+
+
+def _output(each: Output) -> str:
+    args = [literal(each.name), literal(each.type.dtype), literal(tuple(each.type.dims))]
+    args += ["rowwise=True"] if each.rowwise else []
+    return f"Output({', '.join([*args, *_rows(each.type)])})"
+
+
+def _rows(type: Type) -> list[str]:
+    if type.row_axis is None:
+        return []
+    factor = [f"row_factor={type.row_factor}"] if type.row_factor != 1 else []
+    return [f"row_axis={type.row_axis}", *factor]
+
+
+def _cell_table(name: str, cell: Cell) -> str:
+    args = [literal(cell.name), literal(cell.type.dtype), literal(tuple(cell.type.dims)), *_rows(cell.type)]
+    return f"{name} = Cell({', '.join(args)})"
+
+
+def _opens(uses: Uses) -> Iterator[str]:
+    for name, (component, inputs, outputs, origin) in uses.runners.items():
+        args = (literal(component), literal(inputs), literal(outputs), literal(origin))
+        yield f"self.{name} = sessions.runner({', '.join(args)})"
+
+
+def _open_decoder(plan: Plan) -> Iterator[str]:
+    if plan.decoder is not None:
+        yield "self.decoder = Decoder(sessions, DECODER)"
+
+
+def _decoder_table(plan: Plan) -> Iterator[str]:
+    facts = plan.decoder
+    if facts is None:
+        return
+    mask = facts.mask
+    flags = () if mask is None else (literal(mask.port), literal(mask.dtype), f"columns={mask.use == 'columns'}")
+    slots = ", ".join(_slot(group) for group in plan.groups)
+    args = [
+        f"component={literal(facts.component)}",
+        f"origin={literal(_decode_origin(plan))}",
+        f"tokens={literal(facts.tokens)}",
+        f"token_dtype={literal(facts.token_dtype)}",
+        f"logits={literal(facts.logits)}",
+        f"logits_dtype={literal(facts.logits_dtype)}",
+        f"mask=Mask({', '.join(flags)}, fixed={mask.constant_width})" if mask else "mask=None",
+        f"positions={literal(facts.positions)}",
+        f"slots=({slots}{',' if slots else ''})",
+        f"shared={bool(plan.groups) and all(group.storage == 'shared-buffer' for group in plan.groups)}",
+        f"capacity={literal(min((g.capacity for g in plan.groups if g.capacity), default=None))}",
+        f"ragged={facts.ragged}",
+        f"vocab_size={facts.vocab_size}",
+    ]
+    yield f"DECODER = DecoderSpec({', '.join(args)})"
+
+
+def _decode_origin(plan: Plan) -> str:
+    return next(op.origin for op in plan.body if type(op).__name__ == "Decode")
+
+
+def _slot(group: StateGroup) -> str:
+    return ", ".join(
+        f"Slot({literal(each.past)}, {literal(each.present)}, {literal(each.dtype)}, {literal(each.dims)})"
+        for each in group.slots
+    )

@@ -1,0 +1,88 @@
+"""The contracts and the two components of the canonical decoder workflow (metadata standard, section 10.3).
+
+Symbols: `sequence` new positions, `past_sequence` cached ones, `total_sequence` both together. They differ because the
+input ports of one invocation must agree on each symbol.
+"""
+
+from typing import Any
+
+from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort
+from genai_compiler.read.signature import Port
+
+Data = dict[str, Any]
+
+ALIGNED = {"kind": "request_aligned", "axis": 0}
+FLAG = {"dtype": "bool", "rank": 1, "shape": ["batch"], "batch_layout": ALIGNED}
+COUNT = {"dtype": "int64", "rank": 1, "shape": ["batch"], "batch_layout": ALIGNED}
+SCALAR = {"dtype": "int64", "rank": 1, "shape": [1]}
+
+
+def application_contract(port: Port, extent: str) -> Data:
+    """A mask or positions [batch, extent]."""
+    return {"dtype": port.dtype, "rank": 2, "shape": ["batch", extent], "batch_layout": ALIGNED}
+
+
+def token_contract(facts: DecoderFacts) -> Data:
+    """Token ids in the dtype the graph takes them."""
+    return {"dtype": facts.token_ids.dtype, "rank": 2, "shape": ["batch", "sequence"], "batch_layout": ALIGNED}
+
+
+def cell_contract(state: StatePort, positions: str = "kv_sequence") -> Data:
+    """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it."""
+    extent = positions if state.capacity is None else state.capacity
+    shape = ["batch", state.heads, extent, state.head_dim]
+    return {"dtype": state.dtype, "rank": 4, "shape": shape, "batch_layout": ALIGNED}
+
+
+def logits_contract(facts: DecoderFacts) -> Data:
+    """Logits as the graph gives them: rank 2 or 3, the last position only where the graph cuts them."""
+    rank = len(facts.logits.shape or (0, 0, 0))
+    width: int | str = facts.vocab_size if facts.vocab_size is not None else "vocabulary"
+    rows: list[int | str] = ["batch"] if rank == 2 else ["batch", 1 if facts.last_token_only else "sequence"]
+    return {"dtype": facts.logits.dtype, "rank": rank, "shape": [*rows, width], "batch_layout": ALIGNED}
+
+
+def _row_wise(port: Port) -> Data:
+    """An output whose first axis is the batch; extents that only the graph names stay symbols of their own."""
+    named = [f"{port.name}.{axis}" if extent is None else extent for axis, extent in enumerate(port.shape or ())]
+    shape = ["batch", *named[1:]]
+    return {"dtype": port.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
+
+
+def decoder_component(facts: DecoderFacts) -> Data:
+    """The ONNX component, its ports in the order in which they are driven."""
+    tokens, mask, positions = facts.token_ids, facts.attention_mask, facts.position_ids
+    inputs: Data = {tokens.name: token_contract(facts)}
+    roles = {tokens.name: "token_ids"}
+    if mask is not None:
+        inputs[mask.name] = application_contract(mask, "total_sequence")
+        roles[mask.name] = "attention_mask"
+    if positions is not None:
+        inputs[positions.name] = application_contract(positions, "sequence")
+        roles[positions.name] = "position_ids"
+    inputs |= {port.name: {"dtype": port.dtype, "rank": 1, "shape": [1]} for port in facts.zero_inputs}
+    inputs |= {state.input: cell_contract(state, "past_sequence") for state in facts.states}
+    outputs: Data = {facts.logits.name: logits_contract(facts)}
+    roles[facts.logits.name] = "logits"
+    if facts.hidden is not None:
+        outputs[facts.hidden.name] = _row_wise(facts.hidden)
+        roles[facts.hidden.name] = "hidden_states"
+    outputs |= {state.output: cell_contract(state, "total_sequence") for state in facts.states}
+    return {
+        "implementation": {"kind": "onnx", "artifact": facts.artifact},
+        "ports": {"inputs": inputs, "outputs": outputs, "roles": roles},
+        "contract": {"id": "onnx-genai.autoregressive-decode", "version": "1.0"},
+    }
+
+
+def policy_component(facts: DecoderFacts) -> Data:
+    """The component that the runtime implements: next token, stop detection."""
+    token = token_contract(facts)
+    return {
+        "implementation": {"kind": "binding"},
+        "ports": {
+            "inputs": {"logits": logits_contract(facts)},
+            "outputs": {"token": token, "active": FLAG, "done": FLAG, "accepted_len": COUNT},
+        },
+        "contract": {"id": "onnx-genai.token-policy", "version": "1.0"},
+    }

@@ -1,0 +1,85 @@
+"""What is known of a single-graph decoder once its configuration and its graph have been brought together."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from genai_compiler.read.graph_facts import LengthSwitch, MaskUse
+from genai_compiler.read.signature import Port, Signature
+
+Aliasing = Literal["forbidden", "permitted", "required"]
+
+# Bytes of one element of the dtypes that caches are kept in.
+ELEMENT_BYTES = {
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int8", "uint8", "bool"), 1),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64"), 8),
+}
+
+
+@dataclass(frozen=True)
+class StatePort:
+    """One cache tensor [batch, heads, positions, head_dim]: `input` takes the past, `output` gives the present.
+
+    capacity: the past length when the graph fixes it, None when it grows.
+    """
+
+    role: Literal["key", "value"]
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    heads: int
+    head_dim: int
+    capacity: int | None
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one position of one row takes."""
+        return self.heads * self.head_dim * ELEMENT_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
+class DecoderFacts:
+    """A decoder graph and how to drive it.
+
+    token_ids int [batch, sequence]; attention_mask int [batch, total]; position_ids int [batch, sequence]; logits float
+    [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden: an extra output that the package names.
+    zero_inputs: int64 [1] inputs that are fed a constant 0. max_sequence_length: positions that prompt and output may
+    have together. vocab_size: width of a row of logits, None when nobody says. sampled_ids: only ids below it may be
+    chosen.
+    mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
+    """
+
+    artifact: str
+    signature: Signature
+    token_ids: Port
+    attention_mask: Port | None
+    position_ids: Port | None
+    logits: Port
+    hidden: Port | None
+    zero_inputs: tuple[Port, ...]
+    states: tuple[StatePort, ...]
+    aliasing: Aliasing
+    max_sequence_length: int
+    vocab_size: int | None
+    sampled_ids: int | None
+    mask_use: MaskUse
+    last_token_only: bool
+    length_switches: tuple[LengthSwitch, ...]
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """Bytes of all caches for one position of one row."""
+        return sum(each.bytes_per_token for each in self.states)
+
+    @property
+    def fixed_capacity(self) -> int | None:
+        """The cache length that the graph fixes, None when caches grow."""
+        return next((each.capacity for each in self.states if each.capacity is not None), None)
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """The number of rows that the graph fixes, None when it takes any."""
+        by_row = (port for port in self.signature.inputs if port not in self.zero_inputs and port.shape)
+        return next((port.shape[0] for port in by_row if port.shape and isinstance(port.shape[0], int)), None)

@@ -1,0 +1,245 @@
+"""Decoder facts -> the canonical workflow of a single decoder (metadata standard, section 10.3, version 1.0).
+
+Plain document data in the standard's form, in the order the section gives. Pure: the same facts, the same document.
+Where the section leaves a name to the graph, the graph's port names are used; extents are numbers wherever the graph or
+the configuration gives them.
+"""
+
+import json
+from typing import Any
+
+from genai_compiler.lower.decoder_components import (
+    COUNT,
+    FLAG,
+    SCALAR,
+    Data,
+    application_contract,
+    cell_contract,
+    decoder_component,
+    policy_component,
+    token_contract,
+)
+from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort
+from genai_compiler.read.signature import Port
+
+CAPABILITIES = (
+    "workflow_ssa linear_effects typed_emit streaming_emit nested_control_flow loop_induction_values "
+    "serving_service_contract bounded_state_recurrence"
+)
+_GROUP = "decoder_kv"
+# Sampling fields a caller may set, by the workflow input that carries each (section 1.8).
+_SAMPLING = {
+    "temperature": ("sampling_temperature", "float32", 1.0),
+    "top_k": ("sampling_top_k", "int64", 0),
+    "top_p": ("sampling_top_p", "float32", 1.0),
+}
+
+
+def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
+    """The whole document: model facts, generation defaults and the workflow.
+
+    eos: end token ids, () when unknown. defaults: `generation.defaults`.
+    """
+    model: Data = {"max_sequence_length": facts.max_sequence_length}
+    if facts.vocab_size is not None:
+        model["vocab_size"] = facts.vocab_size
+    overrides = {name: {"input": f"request.{name}"} for name in _SAMPLING}
+    document = {
+        "schema_version": "1.0",
+        "model": model,
+        "pipeline": {"workflow": _workflow(facts, eos, defaults)},
+        "generation": {
+            "defaults": defaults,
+            "overrides": {"do_sample": {"input": "request.temperature"}, **overrides},
+        },
+    }
+    unshared: Data = json.loads(json.dumps(document))  # parts used twice must not be one object
+    return unshared
+
+
+def state_cell(state: StatePort, index: int) -> str:
+    """The name of the `index`-th cache cell."""
+    return f"{_GROUP}.{index:04d}"
+
+
+def application_inputs(facts: DecoderFacts) -> dict[str, str]:
+    """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
+    names: dict[str, str] = {}
+    for port in (facts.attention_mask, facts.position_ids):
+        if port is not None:
+            name = "application." + port.name.replace("/", "_").replace(" ", "_")
+            names[port.name] = name + "_" if name in names.values() else name
+    return names
+
+
+def _step_value(port: Port) -> str:
+    """The body value of an extra output, distinct from those of the two components."""
+    return "step.hidden" if port.name in ("logits", "token") else f"step.{port.name}"
+
+
+def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
+    workflow: Data = {
+        "manifest": {"adapter_abis": {}, "capabilities": CAPABILITIES.split()},
+        "inputs": _inputs(facts, eos, defaults),
+        "outputs": {
+            "tokens": {"contract": token_contract(facts), "role": "tokens", "stage": "pre_adapter"},
+        },
+        "components": {"decoder": decoder_component(facts), "token_policy": policy_component(facts)},
+        "state": _state(facts),
+    }
+    if facts.states:
+        workflow["serving"] = _serving(facts)
+    return workflow | {"steps": [_loop(facts)]}
+
+
+def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
+    limit, application = facts.max_sequence_length, application_inputs(facts)
+    inputs: Data = {
+        "request.input_ids": _request(token_contract(facts), "prompt_tokens"),
+        "request.max_iterations": _request(SCALAR, "max_iterations") | {"required": False, "default": limit},
+    }
+    for name, (sampling_role, dtype, fallback) in _SAMPLING.items():
+        value = defaults.get(name, fallback)
+        number = float(value) if dtype == "float32" else int(value)
+        request = _request({"dtype": dtype, "rank": 0, "shape": []}, sampling_role)
+        inputs[f"request.{name}"] = request | {"required": False, "default": number}
+    if eos:
+        contract = {"dtype": "int64", "rank": 1, "shape": ["eos_count"]}
+        role = {"kind": "runtime", "version": "1.0", "role": "eos_token_ids"}
+        inputs["package.eos_token_ids"] = _literal(contract, list(eos), role) | {"externally_suppliable": True}
+    for port, extent in ((facts.attention_mask, "total_sequence"), (facts.position_ids, "sequence")):
+        if port is not None:
+            inputs[application[port.name]] = _application(port, extent)
+    for port in facts.zero_inputs:
+        inputs[f"package.{port.name}"] = _literal({"dtype": port.dtype, "rank": 1, "shape": [1]}, 0)
+    inputs["package.active"] = _literal(FLAG, True)
+    inputs["package.done"] = _literal(FLAG, False)
+    inputs["package.accepted_len"] = _literal(COUNT, 0)
+    inputs["package.sequence_capacity"] = _literal(SCALAR, limit)
+    for name, state in _seeds(facts).items():
+        zero = 0.0 if "float" in state.dtype else 0
+        inputs[name] = _literal(cell_contract(state), zero)
+    return inputs
+
+
+def _request(contract: Data, role: str) -> Data:
+    return {
+        "contract": contract,
+        "role": {"kind": "runtime", "version": "1.0", "role": role},
+        "source": {"kind": "request"},
+        "required": True,
+    }
+
+
+def _literal(contract: Data, default: Any, role: Data | None = None) -> Data:
+    source = {"kind": "literal"}
+    return {"contract": contract, "role": role or {"kind": "opaque"}, "source": source, "default": default}
+
+
+def _application(port: Port, extent: str) -> Data:
+    return {
+        "contract": application_contract(port, extent),
+        "role": {"kind": "opaque"},
+        "source": {"kind": "application", "name": port.name},
+        "required": True,
+        "externally_suppliable": True,
+    }
+
+
+def _seeds(facts: DecoderFacts) -> dict[str, StatePort]:
+    """One zero seed for each distinct cell contract, by input name."""
+    seeds: dict[str, StatePort] = {}
+    for state in facts.states:
+        if all(cell_contract(state) != cell_contract(each) for each in seeds.values()):
+            seeds["package.state_seed" + (f".{len(seeds)}" if seeds else "")] = state
+    return seeds
+
+
+def _seed_of(state: StatePort, facts: DecoderFacts) -> str:
+    return next(name for name, seed in _seeds(facts).items() if cell_contract(seed) == cell_contract(state))
+
+
+def _state(facts: DecoderFacts) -> Data:
+    plain = {"scope": "invocation", "recurrence": {"kind": "invariant"}, "management": "workflow"}
+    cells: Data = {
+        "active": {"contract": FLAG, "initializer": "package.active", **plain},
+        "done": {"contract": FLAG, "initializer": "package.done", **plain},
+        "accepted_len": {"contract": COUNT, "initializer": "package.accepted_len", **plain},
+        "sequence": {
+            "contract": token_contract(facts),
+            "initializer": "request.input_ids",
+            **plain,
+            "recurrence": {"kind": "bounded", "axis": 1, "max": "package.sequence_capacity"},
+        },
+    }
+    for index, state in enumerate(facts.states):
+        cells[state_cell(state, index)] = {
+            "contract": cell_contract(state),
+            "scope": "invocation",
+            "initializer": _seed_of(state, facts),
+            "recurrence": {"kind": "invariant"},
+            "management": "runtime",
+            "release_boundary": "invocation",
+            "service_group": _GROUP,
+        }
+    return cells
+
+
+def _serving(facts: DecoderFacts) -> Data:
+    aliases = {
+        state_cell(state, index): {
+            "input": state.input,
+            "output": state.output,
+            "access": "read_write",
+            "role": state.role,
+            "layer": state.layer,
+        }
+        for index, state in enumerate(facts.states)
+    }
+    group = {
+        "kind": "full_attention",
+        "sequence_axis": 2,
+        "layout": "head_major_bnsh",
+        "aliasing": facts.aliasing,
+        "reuse": {"prefix_reusable": True, "evictable_prefix": True},
+        "capabilities": {"snapshot": True, "fork": True},
+        "ports": {"decoder": aliases},
+    }
+    service = {"groups": {_GROUP: group}}
+    return {"active": "active", "done": "done", "accepted_len": "accepted_len", "state_service": service}
+
+
+def _loop(facts: DecoderFacts) -> Data:
+    cells = [state_cell(state, index) for index, state in enumerate(facts.states)]
+    policy = ("active", "done", "accepted_len")
+    carried = [{"cell": cell, "next": f"body.{cell}"} for cell in (*policy, *cells)]
+    return {
+        "kind": "loop",
+        "setup": [],
+        "steps": [
+            _invoke_decoder(facts, cells),
+            {
+                "kind": "invoke",
+                "component": "token_policy",
+                "inputs": {"logits": "step.logits"},
+                "outputs": {"token": "step.token", **{name: f"body.{name}" for name in policy}},
+            },
+            {"kind": "emit", "value": "step.token", "output": "tokens", "mode": "append", "when": "active"},
+        ],
+        "continue_when": "active",
+        "max_iterations": "request.max_iterations",
+        "termination": "generation_eos",
+        "iteration": {"value": "loop.iteration", "contract": {"dtype": "int64", "rank": 1, "shape": [1]}},
+        "carried": [*carried, {"cell": "sequence", "next": "step.token"}],
+    }
+
+
+def _invoke_decoder(facts: DecoderFacts, cells: list[str]) -> Data:
+    inputs = {facts.token_ids.name: "request.input_ids", **application_inputs(facts)}
+    inputs |= {port.name: f"package.{port.name}" for port in facts.zero_inputs}
+    inputs |= {state.input: cell for state, cell in zip(facts.states, cells, strict=True)}
+    outputs = {facts.logits.name: "step.logits"}
+    if facts.hidden is not None:
+        outputs[facts.hidden.name] = _step_value(facts.hidden)
+    outputs |= {state.output: f"body.{cell}" for state, cell in zip(facts.states, cells, strict=True)}
+    return {"kind": "invoke", "component": "decoder", "inputs": inputs, "outputs": outputs}

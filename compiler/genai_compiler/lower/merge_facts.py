@@ -1,0 +1,226 @@
+"""Numbers of the configuration and of the graph brought together; where they contradict each other the graph wins.
+
+Each contradiction is one warning that says who said what and which was taken.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from genai_compiler.lower.decoder_facts import Aliasing, StatePort
+from genai_compiler.lower.match_ports import LayerPorts, MatchedPorts, spell_port
+from genai_compiler.problem import Problem, Severity
+from genai_compiler.read.attention import CacheOp, writes_in_place
+from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.places import DocPath
+from genai_compiler.read.signature import Port, Signature
+
+_DECODER: DocPath = ("model", "decoder")
+FALLBACK_LENGTH = 4096  # the standard's, where nobody says (section 10.3)
+
+
+@dataclass
+class Merge:
+    """The two sources, and the problems found so far."""
+
+    config: GenaiConfig
+    signature: Signature
+    problems: list[Problem] = field(default_factory=list)
+
+    def report(self, code: str, path: DocPath, what: str, help: str = "", error: bool = False) -> None:
+        severity = Severity.ERROR if error else Severity.WARNING
+        self.problems.append(Problem(code, *named(self.config, path), what, help, severity))
+
+    def contradiction(self, path: DocPath, stated: object, graph: str) -> None:
+        """The configuration states one thing, the graph another."""
+        what = f"{path[-1]} is {stated} here, but {graph}; the graph is taken"
+        self.report("config-contradicts-graph", path, what, "correct the configuration")
+
+
+def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
+    """The caches in (layer, key before value) order, every extent a number.
+
+    Reports: contradictions of num_key_value_heads, head_size and num_hidden_layers; wrong-port; unknown-state-shape;
+    mixed-capacity.
+    """
+    found = [_state("key", each, merge) for each in ports.keys] + [
+        _state("value", each, merge) for each in ports.values
+    ]
+    states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
+    if states and len(states) == len(found):
+        _compare_sizes(states, ports, merge)
+        _check_capacities(states, merge)
+    return states
+
+
+def _state(role: Literal["key", "value"], ports: LayerPorts, merge: Merge) -> StatePort | None:
+    past, present = ports.past, ports.present
+    path: DocPath = (*_DECODER, "inputs", f"past_{role}_names")
+    if past.shape is None or len(past.shape) != 4 or past.dtype != present.dtype:
+        what = f"cache {past.name!r} is {spell_port(past)}, its output {present.name!r} {spell_port(present)}"
+        merge.report("wrong-port", path, what, "a cache is [batch, heads, positions, head size], in and out", True)
+        return None
+    heads = _extent(past, present, 1, merge.config.decoder.num_key_value_heads)
+    head_dim = _extent(past, present, 3, merge.config.decoder.head_size)
+    if heads is None or head_dim is None:
+        key = "num_key_value_heads" if heads is None else "head_size"
+        what = f"cache {past.name!r} is {spell_port(past)} and nobody says what {key} is"
+        merge.report("unknown-state-shape", (*_DECODER, key), what, f"state model.decoder.{key}", True)
+        return None
+    length = past.shape[2]
+    capacity = length if isinstance(length, int) else None
+    return StatePort(role, ports.layer, past.name, present.name, past.dtype, heads, head_dim, capacity)
+
+
+def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | None:
+    """A cache extent: the graph's number (of the past, else of the present), else the configuration's."""
+    for port in (past, present):
+        extent = port.shape[axis] if port.shape is not None and len(port.shape) == 4 else None
+        if isinstance(extent, int):
+            return extent
+    return stated
+
+
+def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Merge) -> None:
+    decoder = merge.config.decoder
+    numbers = (
+        ("num_key_value_heads", decoder.num_key_value_heads, {each.heads for each in states}),
+        ("head_size", decoder.head_size, {each.head_dim for each in states}),
+    )
+    for key, stated, found in numbers:
+        if stated is not None and found != {stated}:
+            merge.contradiction((*_DECODER, key), stated, f"the graph's caches have {_either(found)}")
+    layers = sorted({each.layer for each in ports.keys})
+    if decoder.num_hidden_layers is not None and layers != list(range(decoder.num_hidden_layers)):
+        graph = f"the graph has caches for {len(layers)} layers, numbered {_ranges(layers)}"
+        merge.contradiction((*_DECODER, "num_hidden_layers"), decoder.num_hidden_layers, graph)
+
+
+def _check_capacities(states: tuple[StatePort, ...], merge: Merge) -> None:
+    capacities = {each.capacity for each in states}
+    if len(capacities) > 1:
+        spelled = ", ".join(f"{each.input!r} {each.capacity or 'grows'}" for each in states[:6])
+        what = f"the graph's caches differ in length ({spelled}); mixed caches are not compiled yet"
+        merge.report("unsupported-package-class", (*_DECODER, "inputs", "past_key_names"), what, error=True)
+
+
+def choose_aliasing(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Merge) -> Aliasing:
+    """Whether past and present may be one buffer: only what the cache operators prove, never what a flag says.
+
+    Reports: share-buffer-refused (the flag asks, the operators append), shared-symbol (past and present declared with
+    one length symbol), fixed-cache-appends, and bounded caches as unsupported-package-class.
+    """
+    ops = {name: op for op in merge.signature.cache_ops for name in (op.past_key, op.past_value)}
+    in_place = bool(states) and all(_writes_in_place(ops.get(each.input), each) for each in states)
+    _refuse_bounded(states, ops, merge)
+    shared = _shared_symbols(ports)
+    fixed = any(each.capacity is not None for each in states)
+    if not in_place:
+        _refuse_growth(states, shared, fixed, merge)
+        return "forbidden"
+    if shared:
+        past, present, symbol = shared[0]
+        what = f"{past!r} and {present!r} share the length symbol {symbol!r}, so the cache is kept in one buffer"
+        merge.report("shared-symbol", (*_DECODER, "inputs", "past_key_names"), what)
+    return "required" if shared or fixed else "permitted"
+
+
+def _writes_in_place(op: CacheOp | None, state: StatePort) -> bool:
+    return op is not None and writes_in_place(op) and state.output in (op.present_key, op.present_value)
+
+
+def _refuse_bounded(states: tuple[StatePort, ...], ops: dict[str, CacheOp], merge: Merge) -> None:
+    bounded = sorted({each.layer for each in states if (op := ops.get(each.input)) is not None and op.bounded})
+    window = merge.config.decoder.sliding_window
+    path: DocPath = (*_DECODER, "sliding_window") if window is not None else _DECODER
+    if bounded:
+        what = f"the caches of layers {_ranges(bounded)} drop what leaves their window; such rings are not compiled yet"
+        help = "export with caches that keep every position (the window stays inside the attention operator)"
+        merge.report("unsupported-package-class", path, what, help, True)
+    elif window is not None and (window.slide_inputs or window.slide_key_value_cache):
+        what = "sliding_window asks for prompts cut into windows (slide_inputs, slide_key_value_cache: true by default)"
+        merge.report(
+            "unsupported-package-class", path, what, "set both to false if the graph keeps every position", True
+        )
+    elif window is not None and not any(op.local_window for op in ops.values()):
+        what = f"window_size {window.window_size} is stated, but no attention operator has a window; caches just grow"
+        merge.report("config-contradicts-graph", path, what, "delete sliding_window")
+
+
+def _shared_symbols(ports: MatchedPorts) -> list[tuple[str, str, str]]:
+    """(past, present, symbol) of caches whose two lengths are declared with one symbol."""
+    found: list[tuple[str, str, str]] = []
+    for each in (*ports.keys, *ports.values):
+        lengths = [port.shape[2] for port in (each.past, each.present) if port.shape and len(port.shape) == 4]
+        if len(lengths) == 2 and isinstance(lengths[0], str) and lengths[0] == lengths[1]:
+            found.append((each.past.name, each.present.name, lengths[0]))
+    return found
+
+
+def _refuse_growth(
+    states: tuple[StatePort, ...], shared: list[tuple[str, str, str]], fixed: bool, merge: Merge
+) -> None:
+    if states and merge.config.search.get("past_present_share_buffer"):
+        what = "past_present_share_buffer is true, but the graph appends to its cache; a growing cache is used"
+        merge.report("share-buffer-refused", ("search", "past_present_share_buffer"), what, "set it to false")
+    path: DocPath = (*_DECODER, "inputs", "past_key_names")
+    if shared:
+        past, present, symbol = shared[0]
+        what = f"{past!r} and {present!r} declare their length with one symbol, {symbol!r}, but the graph appends to it"
+        help = "ONNX Runtime reuses buffers by symbol and fails at the second step: give the output a symbol of its own"
+        merge.report("shared-symbol", path, what, help, True)
+    elif fixed:
+        what = (
+            f"{states[0].input!r} has the fixed length {states[0].capacity}, but its operator appends and can't fill it"
+        )
+        merge.report("fixed-cache-appends", path, what, "export with a symbolic past length", True)
+
+
+def merge_vocabulary(logits: Port, merge: Merge) -> tuple[int | None, int | None]:
+    """(width of a row of logits, ids that may be sampled): the graph's last extent, and the configuration's limit."""
+    stated = merge.config.vocab_size
+    width = logits.shape[-1] if logits.shape else None
+    if not isinstance(width, int):
+        return stated, stated
+    if stated is not None and stated != width:
+        graph = f"{logits.name!r} has {width} columns"
+        merge.contradiction(("model", "vocab_size"), stated, graph)
+    return width, width if stated is None else min(stated, width)
+
+
+def merge_length(states: tuple[StatePort, ...], merge: Merge, elsewhere: tuple[str, int] | None) -> int:
+    """Positions that prompt and output may have together.
+
+    context_length, limited by a cache length that the graph fixes. `elsewhere`: (file, length) of another
+    configuration file that states it, used when context_length is absent.
+    """
+    length, path = merge.config.context_length, ("model", "context_length")
+    if length is None and elsewhere is not None:
+        length = elsewhere[1]
+        what = f"context_length is not stated; {elsewhere[0]} says {length}, which is taken"
+        merge.report("missing-context-length", path, what, "state model.context_length")
+    capacity = next((each.capacity for each in states if each.capacity is not None), None)
+    if length is None and capacity is None:
+        length = FALLBACK_LENGTH
+        what = f"nobody states the model's context length; {length} is taken"
+        merge.report("missing-context-length", path, what, "state model.context_length")
+    if capacity is not None and (length is None or capacity < length):
+        if length is not None:
+            what = f"context_length is {length}, but the graph's caches hold {capacity} positions; {capacity} is taken"
+            merge.report("config-contradicts-graph", path, what, f"set it to {capacity}")
+        length = capacity
+    return length or FALLBACK_LENGTH
+
+
+def _either(found: set[int]) -> str:
+    return " and ".join(str(each) for each in sorted(found))
+
+
+def _ranges(layers: list[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2, 5"."""
+    parts: list[list[int]] = []
+    for each in layers:
+        if parts and parts[-1][-1] == each - 1:
+            parts[-1].append(each)
+        else:
+            parts.append([each])
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts) or "none"

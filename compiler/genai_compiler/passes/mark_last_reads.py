@@ -1,0 +1,49 @@
+"""Release every value after its last read, so that its storage may go while the run continues.
+
+Before:  %a = invoke f(%x); %b = invoke g(%a); loop { ... %b ... }
+After:   %a = invoke f(%x); %b = invoke g(%a); release %a; loop { ... }; release %b
+
+A value read inside a loop but defined outside it is released after the loop. Values that a region hands on (joins, what
+cells become, stores) are not released in it.
+"""
+
+from dataclasses import replace
+
+from genai_compiler.passes.profile import Profile
+from genai_compiler.plan.ir import Branch, Loop, Op, Plan, Release
+from genai_compiler.plan.uses import all_reads, back_edge, defines, join_sources
+
+
+def mark_last_reads(plan: Plan, profile: Profile) -> Plan:
+    """The plan with `release` after last reads."""
+    inputs = {each.name for each in plan.inputs} | {each.present_as for each in plan.inputs if each.present_as}
+    kept = {value for _, value in plan.stores}
+    return replace(plan, body=_region(plan.body, inputs, kept))
+
+
+def _region(ops: tuple[Op, ...], mine: set[str], kept: set[str]) -> tuple[Op, ...]:
+    mine = set(mine).union(*(defines(op) for op in ops)) if ops else set(mine)
+    last = {value: at for at, op in enumerate(ops) for value in (*defines(op), *all_reads(op)) if value in mine}
+    marked: list[Op] = []
+    for at, op in enumerate(ops):
+        marked.append(_inside(op))
+        dead = sorted(value for value, place in last.items() if place == at and value not in kept)
+        if dead and at + 1 < len(ops):
+            marked.append(Release(tuple(dead)))
+    return tuple(marked)
+
+
+def _inside(op: Op) -> Op:
+    match op:
+        case Loop():
+            return op if op.advance else replace(op, body=_region(op.body, set(), _loop_keeps(op)))
+        case Branch():
+            cases = tuple((key, _region(ops, set(), set(join_sources(op, key)))) for key, ops in op.cases)
+            default = _region(op.default, set(), set(join_sources(op, None))) if op.default is not None else None
+            return replace(op, cases=cases, default=default)
+        case _:
+            return op
+
+
+def _loop_keeps(loop: Loop) -> set[str]:
+    return {*back_edge(loop), *(carry.cell for carry in loop.carried)}

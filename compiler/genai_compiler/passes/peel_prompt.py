@@ -1,0 +1,41 @@
+"""Process the prompt once, before the loop, and let the loop's decoder take one token a step.
+
+Before:  loop { %logits = decode(%sequence) step; %token = select(%logits); emit; carry %sequence -> %token }
+After:   %prompt.logits = decode(%prompt) prompt
+         loop { %token = select(%logits); emit } between iterations { %next.logits = decode(%token) step }
+
+The decoder runs between iterations only: the pass whose logits nobody would read is never made.
+"""
+
+from dataclasses import replace
+
+from genai_compiler.passes.profile import Profile
+from genai_compiler.plan.ir import Carry, Decode, Loop, Op, Plan, SelectToken, Type
+
+
+def peel_prompt(plan: Plan, profile: Profile) -> Plan:
+    """The plan with every decoder loop rotated."""
+    types = dict(plan.types)
+    body: list[Op] = []
+    for op in plan.body:
+        body.extend(_peeled(op, types) if isinstance(op, Loop) and isinstance(op.body[0], Decode) else (op,))
+    if tuple(body) == plan.body:
+        return plan
+    note = "peel_prompt: the prompt is one decoder run before the loop; a step is one run a token"
+    return replace(plan, body=tuple(body), types=types, decisions=(*plan.decisions, note))
+
+
+def _peeled(loop: Loop, types: dict[str, Type]) -> tuple[Op, ...]:
+    decode, *rest = loop.body
+    assert isinstance(decode, Decode)
+    select = next(op for op in rest if isinstance(op, SelectToken))
+    sequence = next(carry for carry in loop.carried if carry.cell == decode.tokens)
+    first, following = f"{decode.logits}.prompt", f"{decode.logits}.next"
+    types[first] = types[following] = types[decode.logits]
+    prompt = replace(decode, phase="prompt", tokens=sequence.initial, logits=first)
+    step = replace(decode, tokens=select.token, logits=following)
+    carried = tuple(carry for carry in loop.carried if carry is not sequence)
+    rotated = replace(
+        loop, body=tuple(rest), advance=(step,), carried=(*carried, Carry(decode.logits, first, following, False))
+    )
+    return prompt, rotated

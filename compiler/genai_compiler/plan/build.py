@@ -1,0 +1,175 @@
+"""Package -> Plan: names become values, ports meet their graphs, and every fault is reported at its place.
+
+The graph is authoritative: types of ports come from it, declared contracts are held against it (artifact resolution).
+"""
+
+from collections.abc import Iterator
+
+from genai_compiler.plan.build_steps import StepBuilder
+from genai_compiler.plan.ir import Cell, Component, Input, Op, Output, Plan, Type
+from genai_compiler.plan.report import WORKFLOW, Report
+from genai_compiler.plan.scope import Scope, Values, did_you_mean
+from genai_compiler.plan.uses import all_reads
+from genai_compiler.plan.types import contradiction, graph_type, type_of
+from genai_compiler.problem import Problem
+from genai_compiler.read.document import (
+    ApplicationSource,
+    Bounded,
+    EmitStep,
+    Growing,
+    OnnxImplementation,
+    RuntimeRole,
+    StateCell,
+    Step,
+    WorkflowInput,
+    WorkflowOutput,
+)
+from genai_compiler.read.document import Component as DeclaredComponent
+from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.places import format_path
+from genai_compiler.read.signature import Port
+
+PRESENCE = Type("bool", 0, ())
+"""The type of a `present_as` value."""
+
+
+def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
+    """The plan of a package, and every problem found on the way (the plan is only sound when none is an error)."""
+    report, workflow = Report(package.places), package.workflow
+    scope = Scope(Values())
+    dynamic = _dynamic_symbols(workflow.state)
+    inputs = tuple(_input(name, each, scope, dynamic) for name, each in workflow.inputs.items())
+    outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
+    components = tuple(_components(package, report))
+    cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
+    steps = StepBuilder(package, report, {each.name: each for each in components}, outputs)
+    body = steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope)
+    plan = Plan(
+        name=package.root.name,
+        dialect=package.dialect,
+        inputs=tuple(each for each in inputs if each.name not in _unread(steps.superseded, body)),
+        outputs=outputs,
+        components=components,
+        cells=cells,
+        groups=steps.groups,
+        decoder=steps.decoder,
+        body=body,
+        types=scope.values.types,
+        stores=tuple((name, scope.find(value) or value) for name, value in steps.final_cells(scope)),
+        capabilities=tuple(sorted({*workflow.manifest.capabilities, *package.metadata.required_capabilities})),
+    )
+    return plan, tuple(report.problems)
+
+
+def _unread(superseded: set[str], body: tuple[Op, ...]) -> set[str]:
+    """Inputs that only the runtime's own decoding would have read: it forms their values itself."""
+    return superseded - {value for op in body for value in all_reads(op)}
+
+
+def _dynamic_symbols(state: dict[str, StateCell]) -> frozenset[str]:
+    """Symbols on the varying axis of a growing or bounded cell: never bound, never checked (standard, 3.2)."""
+    found: set[str] = set()
+    for cell in state.values():
+        rule, shape = cell.recurrence, cell.contract.shape
+        if isinstance(rule, Growing | Bounded) and shape and rule.axis < len(shape):
+            found.update([dim] if isinstance(dim := shape[rule.axis], str) else [])
+    return frozenset(found)
+
+
+def _input(name: str, declared: WorkflowInput, scope: Scope, dynamic: frozenset[str]) -> Input:
+    type = type_of(declared.contract).without(dynamic)
+    scope.define(name, type)
+    if declared.present_as:
+        scope.define(declared.present_as, PRESENCE)
+    default = declared.default
+    return Input(
+        name=name,
+        type=type,
+        role=declared.role.role if isinstance(declared.role, RuntimeRole) else "",
+        source=declared.source.kind,
+        application_name=declared.source.name if isinstance(declared.source, ApplicationSource) else "",
+        required=declared.required,
+        default=tuple(default) if isinstance(default, list | tuple) else default,  # type: ignore[arg-type]
+        present_as=declared.present_as or "",
+        origin=format_path((*WORKFLOW, "inputs", name)),
+    )
+
+
+def _output(name: str, declared: WorkflowOutput, package: Package, dynamic: frozenset[str]) -> Output:
+    type = type_of(declared.contract).without(dynamic)
+    ragged = any(each.output == name and (each.when or each.valid_length) for each in _emits(package.workflow.steps))
+    origin = format_path((*WORKFLOW, "outputs", name))
+    return Output(name, type, declared.role, ragged and type.row_axis is not None, origin)
+
+
+def _emits(steps: tuple[Step, ...]) -> Iterator[EmitStep]:
+    for step in steps:
+        match step.kind:
+            case "emit":
+                yield step
+            case "sequence":
+                yield from _emits(step.steps)
+            case "loop":
+                yield from _emits((*step.setup, *step.steps))
+            case "branch":
+                yield from _emits((*step.cases.values(), *([step.default] if step.default else [])))
+            case _:
+                pass
+
+
+def _cell(name: str, declared: StateCell, dynamic: frozenset[str]) -> Cell:
+    rule = declared.recurrence
+    varying = rule if isinstance(rule, Growing | Bounded) else None
+    return Cell(
+        name=name,
+        type=type_of(declared.contract).without(dynamic),
+        scope=declared.scope,
+        initializer=declared.initializer,
+        recurrence=rule.kind,
+        axis=varying.axis if varying else -1,
+        increment=rule.increment if isinstance(rule, Growing) else "",
+        maximum=varying.max if varying else "",
+        group=declared.service_group or "",
+        origin=format_path((*WORKFLOW, "state", name)),
+    )
+
+
+def _components(package: Package, report: Report) -> Iterator[Component]:
+    for name, declared in package.workflow.components.items():
+        path = (*WORKFLOW, "components", name)
+        if isinstance(declared.implementation, OnnxImplementation):
+            graph = package.graphs.get(name)
+            if graph is not None:
+                _resolve(name, declared, graph, report)
+                yield _onnx_component(name, declared, graph, format_path(path))
+        else:
+            inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
+            outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
+            yield Component(name, "", inputs, outputs, not declared.effects, False, format_path(path))
+
+
+def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:
+    ports, signature = declared.ports, graph.signature
+    inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in signature.inputs)
+    outputs = tuple((each.name, graph_type(each, ports.outputs.get(each.name))) for each in signature.outputs)
+    return Component(
+        name, graph.artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin
+    )
+
+
+def _resolve(name: str, declared: DeclaredComponent, graph: Graph, report: Report) -> None:
+    """Hold declared ports against the graph: each must exist there, with a dtype, rank and extents that agree."""
+    signature = graph.signature
+    for side, wanted, found in (
+        ("inputs", declared.ports.inputs, signature.inputs),
+        ("outputs", declared.ports.outputs, signature.outputs),
+    ):
+        ports: dict[str, Port] = {each.name: each for each in found}
+        for port, contract in wanted.items():
+            path = (*WORKFLOW, "components", name, "ports", side, port)
+            if port not in ports:
+                what = f"graph {graph.artifact} of component '{name}' has no {side[:-1]} '{port}'"
+                report.error("port-not-in-graph", path, what, did_you_mean(port, ports))
+            elif fault := contradiction(ports[port], contract):
+                what = f"port '{port}' of component '{name}' contradicts {graph.artifact}: {fault}"
+                report.error("contract-contradicts-graph", path, what, "write what the graph has, or fix the graph")

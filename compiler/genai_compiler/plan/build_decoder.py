@@ -1,0 +1,269 @@
+"""The loop of a decoder whose token policy the runtime supplies (standard, 10.3): its state, mask and positions.
+
+The document binds the decoder's sequence port to the prompt on every iteration and calls its state invariant; what is meant
+is that the prompt is processed once and each later step takes one token. Here that meaning becomes ops.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from genai_compiler.plan.ir import (
+    Carry,
+    Decode,
+    DecodeFacts,
+    Emit,
+    Loop,
+    Mask,
+    Op,
+    SelectToken,
+    Slot,
+    StateGroup,
+    Type,
+)
+from genai_compiler.plan.report import WORKFLOW, Path
+from genai_compiler.plan.scope import Scope
+from genai_compiler.read.attention import writes_in_place
+from genai_compiler.read.document import Component, EmitStep, InvokeStep, LoopStep, StateGroup as DeclaredGroup
+from genai_compiler.read.graph_facts import last_token_only, mask_use
+from genai_compiler.read.mask_width import width_reaches_only_attention
+from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.places import format_path
+
+if TYPE_CHECKING:
+    from genai_compiler.plan.build_steps import StepBuilder
+
+DECODE, POLICY = "onnx-genai.autoregressive-decode", "onnx-genai.token-policy"
+ROWS, GROWTH = -1, -2
+OWNED_ROLES = ("token_ids", "attention_mask", "position_ids")
+Built = tuple[tuple[Op, ...], tuple[StateGroup, ...], DecodeFacts | None]
+
+
+@dataclass(frozen=True)
+class DecoderLoop:
+    """A recognised loop: which steps decode, select and publish."""
+
+    package: Package
+    loop: LoopStep
+    decode: tuple[int, InvokeStep]
+    policy: tuple[int, InvokeStep]
+
+    @classmethod
+    def recognise(cls, package: Package, loop: LoopStep) -> "DecoderLoop | None":
+        """The loop's decoder and policy, or None when the loop has no policy that the runtime must supply."""
+        invokes = [(at, step) for at, step in enumerate(loop.steps) if isinstance(step, InvokeStep)]
+        policy = [each for each in invokes if _contract(package, each[1]) == POLICY and _is_binding(package, each[1])]
+        decode = [each for each in invokes if _contract(package, each[1]) == DECODE]
+        return cls(package, loop, decode[0], policy[0]) if len(policy) == len(decode) == 1 else None
+
+    def build(self, steps: "StepBuilder", path: Path, scope: Scope) -> Built:
+        """The loop as ops, the decoder's state groups, and the facts that drive it."""
+        graph = self.package.graphs.get(self.decode[1].component)
+        if graph is None:
+            return (), (), None
+        limit = steps.read(self.loop.max_iterations, (*path, "max_iterations"), scope)
+        groups = tuple(self._groups(steps, graph))
+        extras = tuple(self._extras(steps, path, scope))
+        facts = self._facts(steps, graph, groups, extras)
+        if facts is None or limit is None:
+            return (), (), None
+        loop = self._ops(steps, facts, limit, path, scope)
+        return (loop,) if loop else (), groups, facts
+
+    # ---- ops ---------------------------------------------------------------------------------------------------------
+
+    def _ops(self, steps: "StepBuilder", facts: DecodeFacts, limit: str, path: Path, scope: Scope) -> Op | None:
+        at, decode = self.decode
+        prompt = steps.read(decode.inputs.get(facts.tokens, ""), (*path, "steps", at, "inputs", facts.tokens), scope)
+        if prompt is None:
+            return None
+        inner = scope.inner()
+        flags = {"active": Type("bool", 1, ("batch",), 0), "done": Type("bool", 1, ("batch",), 0)}
+        flags["accepted_len"] = Type("int64", 1, ("batch",), 0)
+        token = Type("int64", 2, ("batch", 1), 0)
+        sequence = inner.define("sequence", Type("int64", 2, ("batch", None), 0))
+        cells = {port: inner.define(port, type) for port, type in flags.items()}
+        logits = inner.define("step.logits", Type("float32", 2, ("batch", facts.vocab_size), 0))
+        policy_at, policy = self.policy
+        made = {port: inner.define(name, flags.get(port, token)) for port, name in policy.outputs.items()}
+        chosen = SelectToken(
+            logits, made["token"], made["active"], made["done"], made["accepted_len"],
+            format_path((*path, "steps", policy_at)),
+        )  # fmt: skip
+        passed = Decode(facts.component, facts.group, "step", sequence, logits, format_path((*path, "steps", at)))
+        emits = tuple(self._emits(steps, made["token"], cells["active"], path))
+        carried = [Carry(cells[port], cells[port] + ".0", made[port], False) for port in flags]
+        for port in flags:
+            inner.values.types.setdefault(cells[port] + ".0", flags[port])
+        return Loop(
+            continue_when=cells["active"],
+            max_iterations=limit,
+            body=(passed, chosen, *emits),
+            carried=(*carried, Carry(sequence, prompt, made["token"], False)),
+            termination=self.loop.termination,
+            iteration="",
+            origin=format_path(path),
+        )
+
+    def _emits(self, steps: "StepBuilder", token: str, active: str, path: Path) -> Iterator[Emit]:
+        name = self.policy[1].outputs.get("token")
+        for at, step in enumerate(self.loop.steps):
+            if isinstance(step, EmitStep):
+                if step.value != name or step.mode != "append" or step.valid_length:
+                    what = "beside a token policy of the runtime only its token can be emitted, by append"
+                    steps.report.error("unsupported-emit", (*path, "steps", at), what)
+                yield Emit(token, step.output, "append", active, "", 1, True, format_path((*path, "steps", at)))
+            elif at not in (self.decode[0], self.policy[0]):
+                what = "beside a token policy of the runtime the loop may hold one decoder, the policy and emits"
+                steps.report.error("unsupported-step", (*path, "steps", at), what)
+
+    # ---- state -------------------------------------------------------------------------------------------------------
+
+    def _groups(self, steps: "StepBuilder", graph: Graph) -> Iterator[StateGroup]:
+        serving, component = self.package.workflow.serving, self.decode[1].component
+        for name, group in (serving.state_service.groups if serving else {}).items():
+            path = (*WORKFLOW, "serving", "state_service", "groups", name)
+            slots = tuple(self._slots(steps, graph, group, path))
+            if slots:
+                capacity = self._capacity(graph, group, slots)
+                yield StateGroup(name, component, "growing", slots, capacity, "", format_path(path))
+
+    def _slots(self, steps: "StepBuilder", graph: Graph, group: DeclaredGroup, path: Path) -> Iterator[Slot]:
+        types = dict(steps.components[self.decode[1].component].inputs)
+        for cell, alias in group.ports.get(self.decode[1].component, {}).items():
+            place = (*path, "ports", self.decode[1].component, cell)
+            type = types.get(alias.input)
+            if type is None or alias.output is None:
+                what = f"state port '{alias.input}' is no input of {graph.artifact}, or nothing writes it back"
+                steps.report.error("state-port", place, what)
+                continue
+            dims = [_dim(axis, dim, group.sequence_axis) for axis, dim in enumerate(type.dims)]
+            unknown = [axis for axis, dim in enumerate(dims) if dim is None]
+            if unknown:
+                what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
+                help = "declare the port's shape with numbers for every axis but rows and sequence"
+                steps.report.error("unknown-state-extent", place, what, help)
+            known = tuple(dim for dim in dims if dim is not None)
+            yield Slot(alias.input, alias.output, type.dtype, known)
+
+    @staticmethod
+    def _capacity(graph: Graph, group: DeclaredGroup, slots: tuple[Slot, ...]) -> int | None:
+        """The sequence extent that the graph itself fixes, when it does."""
+        shapes = {each.name: each.shape for each in graph.signature.inputs}
+        axis = group.sequence_axis
+        extents = {shape[axis] for slot in slots if axis is not None and (shape := shapes.get(slot.past))}
+        return next((each for each in extents if isinstance(each, int)), None) if len(extents) == 1 else None
+
+    # ---- facts -------------------------------------------------------------------------------------------------------
+
+    def _facts(
+        self, steps: "StepBuilder", graph: Graph, groups: tuple[StateGroup, ...], extras: tuple[tuple[str, str], ...]
+    ) -> DecodeFacts | None:
+        component = self.decode[1].component
+        ports = {role: port for port, role in self._declared().ports.roles.items()}
+        tokens, logits = ports.get("token_ids"), ports.get("logits")
+        inputs = {each.name: each for each in graph.signature.inputs}
+        outputs = {each.name: each for each in graph.signature.outputs}
+        if tokens not in inputs or logits not in outputs:
+            what = f"component '{component}' needs a port with role token_ids and one with role logits"
+            place = (*WORKFLOW, "components", component, "ports", "roles")
+            steps.report.error("decoder-roles", place, what)
+            return None
+        mask = self._mask(graph, ports.get("attention_mask"))
+        positions = ports.get("position_ids")
+        fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
+        self._unfed(steps, graph, fed, groups)
+        return DecodeFacts(
+            component=component,
+            tokens=tokens,
+            token_dtype=inputs[tokens].dtype,
+            mask=mask,
+            positions=(positions, inputs[positions].dtype) if positions in inputs else None,
+            logits=logits,
+            logits_dtype=outputs[logits].dtype,
+            last_logits_only=last_token_only(graph.model, logits),
+            group=groups[0].name if groups else "",
+            ragged=self._ragged(graph, mask, positions in inputs, groups),
+            vocab_size=self._vocabulary(graph, logits),
+            extras=extras,
+        )
+
+    def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
+        """Ports that the document binds to values of its own which are not the runtime's to form."""
+        at, decode = self.decode
+        roles = self._declared().ports.roles
+        state = {
+            alias.input for group in self._declared_groups() for alias in group.ports.get(decode.component, {}).values()
+        }
+        for port, name in decode.inputs.items():
+            if roles.get(port) not in OWNED_ROLES and port not in state:
+                value = steps.read(name, (*path, "steps", at, "inputs", port), scope)
+                if value is not None:
+                    yield port, value
+
+    def _declared_groups(self) -> tuple[DeclaredGroup, ...]:
+        serving = self.package.workflow.serving
+        return tuple(serving.state_service.groups.values()) if serving else ()
+
+    def superseded(self) -> set[str]:
+        """Names of inputs whose values the runtime forms itself: masks, positions, empty state, the first flags."""
+        _, decode = self.decode
+        roles, workflow = self._declared().ports.roles, self.package.workflow
+        names = {name for port, name in decode.inputs.items() if roles.get(port) in ("attention_mask", "position_ids")}
+        return names | {
+            workflow.state[each.cell].initializer for each in self.loop.carried if each.cell in workflow.state
+        }
+
+    def _declared(self) -> Component:
+        return self.package.workflow.components[self.decode[1].component]
+
+    def _mask(self, graph: Graph, port: str | None) -> Mask | None:
+        found = next((each for each in graph.signature.inputs if each.name == port), None)
+        if found is None:
+            return None
+        use = mask_use(graph.model, found.name)
+        fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
+        return Mask(found.name, found.dtype, use, fixed)
+
+    @staticmethod
+    def _ragged(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:
+        """Whether rows of different length may share a run: something tells the graph where each row ends."""
+        fixed_size = any(GROWTH not in slot.dims for group in groups for slot in group.slots)
+        if mask is None or fixed_size or last_token_only(graph.model, graph.signature.outputs[0].name):
+            return False
+        own_lengths = bool(graph.signature.cache_ops) and all(writes_in_place(op) for op in graph.signature.cache_ops)
+        return own_lengths if mask.use == "lengths" else positions
+
+    def _vocabulary(self, graph: Graph, logits: str) -> int:
+        port = next(each for each in graph.signature.outputs if each.name == logits)
+        last = port.shape[-1] if port.shape else None
+        model = self.package.metadata.model
+        return last if isinstance(last, int) else (model.vocab_size if model and model.vocab_size else 0)
+
+    def _unfed(
+        self, steps: "StepBuilder", graph: Graph, claimed: set[str | None], groups: tuple[StateGroup, ...]
+    ) -> None:
+        fed = claimed | {slot.past for group in groups for slot in group.slots}
+        left = [each.name for each in graph.signature.inputs if each.name not in fed]
+        if left:
+            names = ", ".join(f"'{each}'" for each in left)
+            what = f"nothing feeds the input{'s' * (len(left) > 1)} {names} of {graph.artifact}"
+            place = (*WORKFLOW, "components", self.decode[1].component, "ports", "inputs")
+            steps.report.error("unfed-input", place, what, "give the port a role, or a place in a state group")
+
+
+def _contract(package: Package, step: InvokeStep) -> str:
+    component = package.workflow.components.get(step.component)
+    return component.contract.id if component is not None and component.contract is not None else ""
+
+
+def _is_binding(package: Package, step: InvokeStep) -> bool:
+    return package.workflow.components[step.component].implementation.kind == "binding"
+
+
+def _dim(axis: int, dim: int | str | None, sequence_axis: int | None) -> int | None:
+    if axis == sequence_axis:
+        return GROWTH
+    if isinstance(dim, int):
+        return dim
+    return ROWS if axis == 0 else None

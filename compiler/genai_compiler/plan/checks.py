@@ -1,0 +1,72 @@
+"""What one invoke must still check while it runs: extents that its ports share or fix and that nothing has proved."""
+
+from genai_compiler.plan.ir import Check, Component, ExtentCheck, SymbolCheck, Type
+from genai_compiler.plan.scope import Scope
+from genai_compiler.read.package import Package
+
+Term = int | tuple[str, int] | tuple[str, str]
+
+
+def input_checks(
+    component: Component, inputs: tuple[tuple[str, str], ...], scope: Scope, package: Package
+) -> tuple[Check, ...]:
+    """Checks before the run: symbols unify across input ports (standard, 3.2); numbers that only the contract gives."""
+    ports = dict(component.inputs)
+    request = frozenset(package.workflow.inputs)
+    held = [(value, ports[port], scope.type(value), value in request) for port, value in inputs if port in ports]
+    enforced = _graph_numbers(component, package, "inputs")
+    checks: list[Check] = []
+    for (port, value), (_, wanted, found, _) in zip(((p, v) for p, v in inputs if p in ports), held, strict=True):
+        for axis, dim in enumerate(wanted.dims):
+            if isinstance(dim, int) and not isinstance(found.dims[axis : axis + 1], int):
+                known = axis < len(found.dims) and found.dims[axis] == dim
+                if not known and (port, axis) not in enforced:
+                    checks.append(ExtentCheck(value, axis, dim))
+    return (*_symbol_checks(component, held, package), *checks)
+
+
+def output_checks(component: Component, outputs: tuple[tuple[str, str], ...], package: Package) -> tuple[Check, ...]:
+    """Checks after the run: symbols unify across output ports; numbers that the graph leaves symbolic."""
+    ports = dict(component.outputs)
+    enforced = _graph_numbers(component, package, "outputs")
+    held = [(value, ports[port], Type("", 0), False) for port, value in outputs if port in ports]
+    checks: list[Check] = [
+        ExtentCheck(value, axis, dim)
+        for port, value in outputs
+        for axis, dim in enumerate(ports[port].dims if port in ports else ())
+        if isinstance(dim, int) and (port, axis) not in enforced
+    ]
+    return (*_symbol_checks(component, held, package), *checks)
+
+
+def _symbol_checks(component: Component, held: list[tuple[str, Type, Type, bool]], package: Package) -> list[Check]:
+    """One check a symbol that several axes carry. Symbols inferred from a graph are the graph's own affair."""
+    declared = package.workflow.components[component.name].ports
+    if not declared.inputs and not declared.outputs:
+        return []
+    groups: dict[str, list[tuple[str, int, int, Term]]] = {}
+    for value, wanted, found, from_request in held:
+        for axis, dim in enumerate(wanted.dims):
+            if isinstance(dim, str):
+                factor = wanted.row_factor if axis == wanted.row_axis else 1
+                groups.setdefault(dim, []).append((value, axis, factor, _term(value, axis, found, from_request)))
+    return [
+        SymbolCheck(symbol, tuple(dict.fromkeys((value, axis, factor) for value, axis, factor, _ in places)))
+        for symbol, places in sorted(groups.items())
+        if len({(factor, term) for _, _, factor, term in places}) > 1
+    ]
+
+
+def _term(value: str, axis: int, found: Type, from_request: bool) -> Term:
+    """What is known of an extent: a number, a symbol that binding has unified, or only that it is this value's own."""
+    dim = found.dims[axis] if axis < len(found.dims) else None
+    if isinstance(dim, int):
+        return dim
+    return ("symbol", dim) if from_request and isinstance(dim, str) else (value, axis)
+
+
+def _graph_numbers(component: Component, package: Package, side: str) -> set[tuple[str, int]]:
+    """(port, axis) whose number stands in the graph itself: ONNX Runtime holds inputs to it."""
+    graph = package.graphs.get(component.name)
+    ports = () if graph is None else graph.signature.inputs if side == "inputs" else graph.signature.outputs
+    return {(p.name, axis) for p in ports for axis, dim in enumerate(p.shape or ()) if isinstance(dim, int)}

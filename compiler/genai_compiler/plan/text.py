@@ -1,0 +1,173 @@
+"""Plan -> text: the stable, diffable form that people review and that golden files hold (syntax: docs/ir.md)."""
+
+from collections.abc import Iterator
+
+from genai_compiler.plan.ir import (
+    Branch,
+    Check,
+    Copy,
+    Decode,
+    Emit,
+    ExtentCheck,
+    Input,
+    Invoke,
+    Loop,
+    Op,
+    Plan,
+    Release,
+    SelectToken,
+    StateGroup,
+)
+
+_MARGIN = 100
+
+
+def plan_text(plan: Plan) -> str:
+    """The whole plan; ends with a newline. Same plan, same bytes."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    yield f"plan {plan.name} from {plan.dialect}"
+    yield f"requires {', '.join(plan.capabilities) or 'nothing'}"
+    yield ""
+    for each in plan.inputs:
+        yield f"input %{each.name}: {each.type}  {_input_facts(each)}"
+    for output in plan.outputs:
+        yield f"output {output.name}: {output.type}  {output.role}{', row-wise' if output.rowwise else ''}"
+    for component in plan.components:
+        yield ""
+        yield f"component {component.name} = {component.artifact or 'the runtime'}{'' if component.pure else ', effects'}"
+        yield from (f"  in  {port}: {type}" for port, type in component.inputs)
+        yield from (f"  out {port}: {type}" for port, type in component.outputs)
+    if plan.cells or plan.groups:
+        yield ""
+    for cell in plan.cells:
+        law = cell.recurrence + (f" axis {cell.axis}, at most %{cell.maximum}" if cell.maximum else "")
+        group = f", group {cell.group}" if cell.group else ""
+        yield f"cell {cell.name}: {cell.type}  {cell.scope}, {law}, starts as %{cell.initializer}{group}"
+    for state_group in plan.groups:
+        yield from _group(state_group)
+    if plan.decoder is not None:
+        yield from _decoder(plan)
+    yield ""
+    yield "run {"
+    yield from (f"  {line}" for op in plan.body for line in _op(op, plan))
+    yield "}"
+    yield from (f"store session {cell} = %{value}" for cell, value in plan.stores)
+    if plan.decisions:
+        yield ""
+        yield from (f"decision {each}" for each in plan.decisions)
+
+
+def _input_facts(each: Input) -> str:
+    facts = [each.source + (f" '{each.application_name}'" if each.application_name else "")]
+    facts += [each.role] if each.role else []
+    facts += ["required"] if each.required else []
+    facts += [f"default {each.default}"] if each.default is not None else []
+    facts += [f"presence %{each.present_as}"] if each.present_as else []
+    return ", ".join(facts)
+
+
+def _group(group: StateGroup) -> Iterator[str]:
+    capacity = f", {group.capacity} positions" if group.capacity is not None else ""
+    yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.bytes_per_token} bytes a token"
+    for slot in group.slots:
+        dims = ", ".join({-1: "rows", -2: "tokens"}.get(dim, str(dim)) for dim in slot.dims)
+        yield f"  {slot.past} -> {slot.present}: {slot.dtype}[{dims}]"
+
+
+def _decoder(plan: Plan) -> Iterator[str]:
+    facts = plan.decoder
+    assert facts is not None
+    yield f"decoder {facts.component}: tokens {facts.tokens} ({facts.token_dtype}), logits {facts.logits} ({facts.logits_dtype}"
+    yield f"  last position only: {_yes(facts.last_logits_only)}; rows of different length: {_yes(facts.ragged)}"
+    if facts.mask is not None:
+        width = "constant width" if facts.mask.constant_width else "exact width"
+        yield f"  mask {facts.mask.port} ({facts.mask.dtype}): {facts.mask.use}, {width}"
+    if facts.positions is not None:
+        yield f"  positions {facts.positions[0]} ({facts.positions[1]})"
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
+def _op(op: Op, plan: Plan) -> Iterator[str]:
+    match op:
+        case Invoke():
+            yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)})", op.origin)
+            yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
+        case Copy():
+            pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
+            yield _with_origin(f"copy {pairs}", op.origin)
+        case Decode():
+            yield _with_origin(f"%{op.logits} = decode {op.component}(%{op.tokens}) {op.phase}", op.origin)
+        case SelectToken():
+            made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
+            yield _with_origin(f"{made} = select token(%{op.logits})", op.origin)
+        case Emit():
+            yield _with_origin(_emit(op), op.origin)
+        case Release():
+            yield f"release {', '.join('%' + each for each in op.values)}"
+        case Loop():
+            yield from _loop(op, plan)
+        case Branch():
+            yield from _branch(op, plan)
+
+
+def _with_origin(text: str, origin: str) -> str:
+    return f"{text:<{_MARGIN}}  # {origin}"
+
+
+def _ins(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{port}=%{value}" for port, value in pairs)
+
+
+def _outs(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"%{value}" for _, value in pairs) + " = " if pairs else ""
+
+
+def _check(check: Check) -> str:
+    if isinstance(check, ExtentCheck):
+        return f"%{check.value}[{check.axis}] is {check.extent}"
+    places = (f"%{value}[{axis}]" + (f"/{factor}" if factor > 1 else "") for value, axis, factor in check.places)
+    return f"{check.symbol}: " + " = ".join(places)
+
+
+def _emit(op: Emit) -> str:
+    length = f", first %{op.valid_length}" if op.valid_length else ""
+    guard = f", when %{op.when}" if op.when else ""
+    rows = ", by row" if op.rowwise else ""
+    return f"emit {op.mode} %{op.value} to {op.output} axis {op.axis}{length}{guard}{rows}"
+
+
+def _loop(op: Loop, plan: Plan) -> Iterator[str]:
+    counter = f", counting %{op.iteration}" if op.iteration else ""
+    head = f"loop while %{op.continue_when}, at most %{op.max_iterations}, {op.termination}{counter} {{"
+    yield _with_origin(head, op.origin)
+    for carry in op.carried:
+        kept = ", inactive rows keep theirs" if carry.merge else ""
+        yield f"  carry %{carry.cell}: {plan.types[carry.cell]} from %{carry.initial}, then %{carry.next}{kept}"
+    yield from (f"  {line}" for each in op.body for line in _op(each, plan))
+    if op.advance:
+        yield "} between iterations {"
+        yield from (f"  {line}" for each in op.advance for line in _op(each, plan))
+    yield "}"
+
+
+def _branch(op: Branch, plan: Plan) -> Iterator[str]:
+    yield _with_origin(f"branch on %{op.predicate} {{", op.origin)
+    for key, ops in op.cases:
+        yield f"  case {key} {{"
+        yield from (f"    {line}" for each in ops for line in _op(each, plan))
+        yield "  }"
+    if op.default is not None:
+        yield "  default {"
+        yield from (f"    {line}" for each in op.default for line in _op(each, plan))
+        yield "  }"
+    for join in op.joins:
+        sources = ", ".join(f"{key}: %{value}" for key, value in join.cases)
+        other = f", default: %{join.default}" if join.default else ""
+        yield f"  join %{join.name}: {plan.types[join.name]} = {sources}{other}"
+    yield "}"

@@ -1,0 +1,63 @@
+"""Contracts as types: what a document declares, what a graph gives, and whether one fits the other (standard, 2.1)."""
+
+from genai_compiler.plan.dtypes import canonical
+from genai_compiler.plan.ir import Dim, Type
+from genai_compiler.read.document import RequestAligned, RequestExpanded, TensorContract
+from genai_compiler.read.signature import Port
+
+
+def type_of(contract: TensorContract) -> Type:
+    """The type a contract declares."""
+    layout = contract.batch_layout
+    axis = layout.axis if isinstance(layout, RequestAligned | RequestExpanded) else None
+    factor = layout.factor if isinstance(layout, RequestExpanded) else 1
+    shape = tuple(contract.shape) if contract.shape is not None else None
+    return Type(canonical(contract.dtype), contract.rank, shape, axis, factor)
+
+
+def graph_type(port: Port, declared: TensorContract | None) -> Type:
+    """The type of a graph's port: the graph's dtype and numbers; the contract's symbols and layout where it is symbolic.
+
+    A graph that leaves dtype or rank open takes the contract's; without a contract, symbols as section 2.4 infers them.
+    """
+    if declared is None:
+        dims = port.shape if port.shape is not None else ()
+        return Type(canonical(port.dtype), len(dims), tuple(_inferred(axis, dim) for axis, dim in enumerate(dims)))
+    said = type_of(declared)
+    if port.shape is None or len(port.shape) != said.rank:
+        return Type(canonical(port.dtype), said.rank, said.shape, said.row_axis, said.row_factor)
+    dims = tuple(mine if isinstance(mine, int) else theirs for mine, theirs in zip(port.shape, said.dims, strict=True))
+    return Type(canonical(port.dtype), said.rank, dims, said.row_axis, said.row_factor)
+
+
+def contradiction(port: Port, declared: TensorContract) -> str:
+    """How a declared port contradicts the graph's own, in words; "" when it does not."""
+    said = type_of(declared)
+    if port.dtype != "undefined" and canonical(port.dtype) != said.dtype:
+        return f"declared {said.dtype}, the graph has {port.dtype}"
+    if port.shape is None:
+        return ""
+    if len(port.shape) != said.rank:
+        return f"declared rank {said.rank}, the graph has rank {len(port.shape)}"
+    for axis, (mine, theirs) in enumerate(zip(port.shape, said.dims, strict=True)):
+        if isinstance(mine, int) and isinstance(theirs, int) and mine != theirs:
+            return f"declared extent {theirs} on axis {axis}, the graph has {mine}"
+    return ""
+
+
+def mismatch(source: Type, target: Type) -> str:
+    """Why a value of one type can't feed a port of another, in words; "" when it can (standard, 2.1)."""
+    if source.dtype != target.dtype:
+        return f"{source.dtype} where {target.dtype} is wanted"
+    if source.rank != target.rank:
+        return f"rank {source.rank} where rank {target.rank} is wanted"
+    for axis, (mine, theirs) in enumerate(zip(source.dims, target.dims, strict=True)):
+        if isinstance(mine, int) and isinstance(theirs, int) and mine != theirs:
+            return f"extent {mine} on axis {axis} where {theirs} is wanted"
+    return ""
+
+
+def _inferred(axis: int, dim: Dim) -> Dim:
+    if isinstance(dim, int):
+        return dim
+    return "batch" if axis == 0 else f"axis_{axis}"

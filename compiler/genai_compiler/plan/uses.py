@@ -1,0 +1,77 @@
+"""What each op reads and defines: the one place that knows."""
+
+from collections.abc import Iterator
+
+from genai_compiler.plan.ir import Branch, Copy, Decode, Emit, Invoke, Loop, Op, Release, SelectToken
+
+
+def reads(op: Op) -> tuple[str, ...]:
+    """Values an op reads itself, in order; regions nested in it are not looked into, but a region's results are.
+
+    A loop reads its bound and the initial values; the values that its back edge reads are in `back_edge`.
+    """
+    match op:
+        case Invoke():
+            return tuple(value for _, value in op.inputs)
+        case Copy():
+            return tuple(source for source, _ in op.pairs)
+        case Decode():
+            return (op.tokens,)
+        case SelectToken():
+            return (op.logits,)
+        case Emit():
+            return tuple(each for each in (op.value, op.when, op.valid_length) if each)
+        case Loop():
+            return (op.max_iterations, *(carry.initial for carry in op.carried))
+        case Branch():
+            return (op.predicate,)
+        case Release():
+            return ()
+
+
+def back_edge(loop: Loop) -> tuple[str, ...]:
+    """Values a loop reads at its head and at the end of each iteration: the predicate and what cells become."""
+    controls = (each for carry in loop.carried for each in (carry.increment, carry.maximum) if each)
+    return (loop.continue_when, *(carry.next for carry in loop.carried), *controls)
+
+
+def join_sources(branch: Branch, key: str | None) -> tuple[str, ...]:
+    """Values that a branch's joins take from one case (None: the default)."""
+    if key is None:
+        return tuple(join.default for join in branch.joins if join.default)
+    return tuple(value for join in branch.joins for case, value in join.cases if case == key)
+
+
+def defines(op: Op) -> tuple[str, ...]:
+    """Values that an op makes visible to what follows it."""
+    match op:
+        case Invoke():
+            return tuple(value for _, value in op.outputs)
+        case Copy():
+            return tuple(target for _, target in op.pairs)
+        case Decode():
+            return (op.logits,)
+        case SelectToken():
+            return (op.token, op.active, op.done, op.accepted)
+        case Loop():
+            return tuple(carry.cell for carry in op.carried)
+        case Branch():
+            return tuple(join.name for join in op.joins)
+        case Emit() | Release():
+            return ()
+
+
+def all_reads(op: Op) -> Iterator[str]:
+    """Everything an op reads, nested regions included."""
+    yield from reads(op)
+    if isinstance(op, Loop):
+        yield from back_edge(op)
+        for inner in (*op.body, *op.advance):
+            yield from all_reads(inner)
+    if isinstance(op, Branch):
+        for join in op.joins:
+            yield from (value for _, value in join.cases)
+            yield from [join.default] if join.default else []
+        for region in (*(ops for _, ops in op.cases), op.default or ()):
+            for inner in region:
+                yield from all_reads(inner)

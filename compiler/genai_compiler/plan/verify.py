@@ -1,0 +1,81 @@
+"""The Plan's own invariants, checked after every pass: a fault here is the compiler's, never the package's."""
+
+from collections.abc import Iterator
+
+from genai_compiler.plan.ir import Branch, Emit, Invoke, Loop, Op, Plan, Release
+from genai_compiler.plan.uses import back_edge, defines, join_sources, reads
+
+
+def verify(plan: Plan) -> tuple[str, ...]:
+    """Faults in words; empty for a sound plan: single definition, definition before use, known ports, typed values."""
+    visible = {each.name for each in plan.inputs} | {each.present_as for each in plan.inputs if each.present_as}
+    seen = set(visible) | _seeded(plan)
+    faults = list(_region(plan.body, plan, visible | _seeded(plan), seen))
+    faults += [
+        f"store of '{cell}' reads %{value}, which nothing defines" for cell, value in plan.stores if value not in seen
+    ]
+    return tuple(faults)
+
+
+def _seeded(plan: Plan) -> set[str]:
+    """Flags a decoder loop starts from; the runtime's policy makes them."""
+    return {carry.initial for op in plan.body if isinstance(op, Loop) for carry in op.carried if op.body and _decodes(op)
+            and carry.initial.endswith(".0")}  # fmt: skip
+
+
+def _decodes(loop: Loop) -> bool:
+    return any(type(op).__name__ == "SelectToken" for op in loop.body)
+
+
+def _region(ops: tuple[Op, ...], plan: Plan, visible: set[str], seen: set[str]) -> Iterator[str]:
+    released: set[str] = set()
+    for op in ops:
+        for value in reads(op):
+            if value not in visible:
+                yield f"{_label(op)} reads %{value} before anything defines it"
+            if value in released:
+                yield f"{_label(op)} reads %{value} after its release"
+        yield from _nested(op, plan, visible, seen)
+        yield from _ports(op, plan)
+        for value in defines(op):
+            if value in seen and not isinstance(op, Loop):
+                yield f"{_label(op)} defines %{value} a second time"
+            if value not in plan.types:
+                yield f"%{value} has no type"
+            visible.add(value)
+            seen.add(value)
+        if isinstance(op, Release):
+            released.update(op.values)
+
+
+def _nested(op: Op, plan: Plan, visible: set[str], seen: set[str]) -> Iterator[str]:
+    if isinstance(op, Loop):
+        inner = visible | {carry.cell for carry in op.carried} | ({op.iteration} if op.iteration else set())
+        seen |= inner
+        yield from _region(op.body, plan, inner, seen)
+        yield from _region(op.advance, plan, inner, seen)
+        for value in back_edge(op):
+            if value not in inner:
+                yield f"{_label(op)} carries %{value}, which its body does not define"
+    if isinstance(op, Branch):
+        for key, ops in (*op.cases, *(((None, op.default),) if op.default is not None else ())):
+            inner = set(visible)
+            yield from _region(ops, plan, inner, seen)
+            for value in join_sources(op, key):
+                if value not in inner:
+                    yield f"{_label(op)} joins %{value}, which case {key} does not define"
+
+
+def _ports(op: Op, plan: Plan) -> Iterator[str]:
+    if isinstance(op, Invoke):
+        component = plan.component(op.component)
+        for side, pairs, ports in (("input", op.inputs, component.inputs), ("output", op.outputs, component.outputs)):
+            known = dict(ports)
+            yield from (f"{_label(op)} binds {side} '{port}', which it lacks" for port, _ in pairs if port not in known)
+    if isinstance(op, Emit) and op.output not in {each.name for each in plan.outputs}:
+        yield f"{_label(op)} emits into '{op.output}', which is not declared"
+
+
+def _label(op: Op) -> str:
+    origin = getattr(op, "origin", "")
+    return f"{type(op).__name__.lower()}{f' of {origin}' if origin else ''}"

@@ -1,0 +1,77 @@
+"""What is wrong with a package, in the user's terms: one `Problem` a fault, all of them in one `CompileError`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a problem matters: an error refuses the package, a warning is printed and compilation goes on."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A position in a file of the package. `line` and `column` count from 1; 0 means unknown."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return self.file if not self.line else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault of a package.
+
+    code: a stable, kebab-case name (listed in docs/problems.md).
+    where: file and line of the value at fault.
+    path: the document path, e.g. ``pipeline.workflow.steps[0].steps[3].inputs.logits``; "" when the fault is in no document.
+    what: what is wrong. help: the way out ("did you mean ...").
+    """
+
+    code: str
+    where: Place
+    path: str
+    what: str
+    help: str = ""
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        head = f"{self.where} {self.path}".rstrip()
+        kind = "" if self.severity is Severity.ERROR else "warning: "
+        lines = [head, f"  {kind}{self.code}: {self.what}"]
+        if self.help:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(lines)
+
+
+class CompileError(Exception):
+    """The package can't be compiled. `problems` holds every fault found, ordered by place, errors and warnings."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = ordered(problems)
+        super().__init__("\n".join(str(each) for each in self.problems))
+
+
+class InternalError(Exception):
+    """A bug of the compiler itself, never the user's fault: names the pass and carries the plan it had in hand."""
+
+    def __init__(self, stage: str, what: str, plan_text: str = "") -> None:
+        self.stage, self.plan_text = stage, plan_text
+        super().__init__(f"internal error in {stage}: {what}")
+
+
+def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems by place, then path, then code; duplicates dropped."""
+    unique = dict.fromkeys(problems)
+    return tuple(sorted(unique, key=lambda p: (p.where, p.path, p.code, p.what)))
+
+
+def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Only those that refuse the package."""
+    return tuple(each for each in problems if each.severity is Severity.ERROR)

@@ -1,0 +1,218 @@
+"""`genai_config.json` v1 -> typed facts of a decoder-only package.
+
+Only what the file says; nothing here has looked at a graph. Problems are collected on the way, never raised, except for
+text that is no JSON at all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.config_json import ConfigText, parse_config
+from genai_compiler.read.config_keys import (
+    DECODER,
+    DECODER_INPUTS,
+    DECODER_OUTPUTS,
+    DRAFTERS,
+    MODEL,
+    OTHER_CLASSES,
+    ROOT,
+    SEARCH,
+    SLIDING_WINDOW,
+    Form,
+)
+from genai_compiler.read.config_section import Section, section_of
+from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.session_options import SessionOptions, read_session_options
+
+CONFIG_NAME = "genai_config.json"
+
+
+@dataclass(frozen=True)
+class PortNames:
+    """Graph names by config key: stated ones and the reference's defaults. `stated`: the keys that the file holds."""
+
+    names: Mapping[str, str]
+    stated: frozenset[str]
+
+    def __getitem__(self, key: str) -> str:
+        return self.names[key]
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """`model.decoder.sliding_window`. `layers`: the bounded layers, () for all."""
+
+    window_size: int
+    slide_key_value_cache: bool
+    slide_inputs: bool
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """`model.decoder`. Numbers are None when the file does not state them (or states 0, the reference's "unset")."""
+
+    filename: str
+    hidden_size: int | None
+    num_attention_heads: int | None
+    num_key_value_heads: int | None
+    head_size: int | None
+    num_hidden_layers: int | None
+    inputs: PortNames
+    outputs: PortNames
+    sliding_window: SlidingWindow | None
+    session: SessionOptions
+
+
+@dataclass(frozen=True)
+class GenaiConfig:
+    """A v1 configuration. `search` holds the keys that the file states. `other_classes`: filled sections by path."""
+
+    text: ConfigText
+    model_type: str | None
+    tokenizer_dir: str
+    vocab_size: int | None
+    context_length: int | None
+    eos: tuple[int, ...]
+    bos: int | None
+    pad: int | None
+    decoder: DecoderConfig
+    search: Mapping[str, int | float | bool]
+    other_classes: tuple[DocPath, ...]
+
+    def place(self, path: DocPath) -> Place:
+        """Where the value at `path` (or the nearest one around it) stands in the file."""
+        return self.text.place(path)
+
+
+def read_genai_config(root: Path) -> tuple[GenaiConfig, tuple[Problem, ...]]:
+    """The configuration of the package at `root`, and every problem of its text: errors and warnings.
+
+    Raises CompileError missing-file, outside-package, not-a-file or malformed-json when there is nothing to read.
+    """
+    try:
+        file = find_artifact(root, CONFIG_NAME).file
+    except ArtifactFault as fault:
+        raise CompileError([fault.problem(Place(CONFIG_NAME), "")]) from fault
+    return genai_config_of(parse_config(file.read_bytes(), CONFIG_NAME))
+
+
+def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]:
+    """Typed facts of parsed text, and its problems."""
+    problems = list(text.problems)
+    root = section_of(text, (), text.root, problems)
+    if not isinstance(text.root, dict):
+        root.problem("wrong-type", "", "the file must hold one object")
+    _check_root(root)
+    model = root.section("model")
+    model.check_keys(MODEL)
+    if "model" not in root.members and isinstance(text.root, dict):
+        root.problem(
+            "missing-key", "", "the file has no 'model' object", "write it with the exporter that made the graph"
+        )
+    config = GenaiConfig(
+        text=text,
+        model_type=model.string("type"),
+        tokenizer_dir=model.string("tokenizer_dir") or "",
+        vocab_size=_positive(model, "vocab_size"),
+        context_length=_positive(model, "context_length"),
+        eos=model.tokens("eos_token_id"),
+        bos=_one_token(model, "bos_token_id"),
+        pad=_one_token(model, "pad_token_id"),
+        decoder=_decoder(model.section("decoder")),
+        search=_search(root.section("search")),
+        other_classes=_other_classes(model),
+    )
+    return config, tuple(problems)
+
+
+def _check_root(root: Section) -> None:
+    root.check_keys(ROOT)
+    for key in ("model", "search"):
+        root.value(key, Form.OBJECT)
+    for key in ("speculative", "runtime_profiles", "engine"):
+        if root.members.get(key):
+            root.warn("ignored-key", key, f"{key!r} configures another runtime and has no effect here")
+
+
+def _positive(section: Section, key: str) -> int | None:
+    """An integer above 0; 0 is how the reference writes "not set"."""
+    value = section.integer(key)
+    if value is not None and value < 0:
+        section.problem("bad-value", key, f"{key!r} is {value}; it must be above 0")
+    return value if value is not None and value > 0 else None
+
+
+def _one_token(model: Section, key: str) -> int | None:
+    ids = model.tokens(key)
+    if len(ids) > 1:
+        model.warn("several-token-ids", key, f"{key!r} lists {list(ids)}; the first, {ids[0]}, is used", "keep one id")
+    return ids[0] if ids else None
+
+
+def _decoder(section: Section) -> DecoderConfig:
+    section.check_keys(DECODER)
+    window = section.section("sliding_window") if section.value("sliding_window", Form.OBJECT) is not None else None
+    return DecoderConfig(
+        filename=section.string("filename") or "",
+        hidden_size=_positive(section, "hidden_size"),
+        num_attention_heads=_positive(section, "num_attention_heads"),
+        num_key_value_heads=_positive(section, "num_key_value_heads"),
+        head_size=_positive(section, "head_size"),
+        num_hidden_layers=_positive(section, "num_hidden_layers"),
+        inputs=_port_names(section, "inputs", DECODER_INPUTS),
+        outputs=_port_names(section, "outputs", DECODER_OUTPUTS),
+        sliding_window=_sliding_window(window) if window is not None else None,
+        session=read_session_options(section.section("session_options")),
+    )
+
+
+def _port_names(decoder: Section, key: str, defaults: Mapping[str, str]) -> PortNames:
+    decoder.value(key, Form.OBJECT)
+    section = decoder.section(key)
+    section.check_keys(defaults)
+    stated = {
+        name: value for name in section.members if name in defaults and (value := section.string(name)) is not None
+    }
+    return PortNames({**defaults, **stated}, frozenset(stated))
+
+
+def _sliding_window(section: Section) -> SlidingWindow:
+    section.check_keys(SLIDING_WINDOW)
+    return SlidingWindow(
+        window_size=section.integer("window_size") or 0,
+        slide_key_value_cache=section.boolean("slide_key_value_cache", True),
+        slide_inputs=section.boolean("slide_inputs", True),
+        layers=section.integers("layers"),
+    )
+
+
+def _search(section: Section) -> dict[str, int | float | bool]:
+    section.check_keys(SEARCH)
+    values = {key: section.value(key, form) for key, form in SEARCH.items() if key in section.members}
+    whole = {key for key, form in SEARCH.items() if form is Form.INT}
+    return {
+        key: int(value) if key in whole else value for key, value in values.items() if isinstance(value, int | float)
+    }
+
+
+def _other_classes(model: Section) -> tuple[DocPath, ...]:
+    """Filled sections that only other package classes have: the known ones, and any that names a graph of its own."""
+    filled: list[DocPath] = [(*model.path, name) for name in OTHER_CLASSES if model.members.get(name)]
+    for name, member in model.members.items():
+        if name not in MODEL and isinstance(member, dict) and any(key.endswith("filename") for key in member):
+            filled.append((*model.path, name))
+        elif name in DRAFTERS and member:
+            what = f"{name!r} speeds up decoding without changing a token; it is not used"
+            model.warn("ignored-key", name, what)
+    decoder = model.section("decoder")
+    filled += [(*decoder.path, name) for name in ("pipeline", "state_groups") if decoder.members.get(name)]
+    return tuple(filled)
+
+
+def named(config: GenaiConfig, path: DocPath) -> tuple[Place, str]:
+    """(place, spelled path) of a value, the two things a Problem starts with."""
+    return config.place(path), format_path(path)

@@ -1,0 +1,209 @@
+"""Facts of a decoder graph that a caller must know and no signature tells: each is proven from the edges.
+
+How the attention mask is used, where the graph changes its tables by length, whether logits are cut to the last
+position, and which operators draw random numbers.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from genai_compiler.read.signature import nested_graphs
+
+MaskUse = Literal["lengths", "columns"]
+
+_SAME_VALUES = frozenset({"Cast", "Identity", "Neg"})
+_ONLY_SHAPE = frozenset({"Shape", "Size"})
+_REDUCED = frozenset({"Shape", "Size", "ReduceSum", "ReduceMax", "ReduceMin"})
+_COMPARISONS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"})
+_SCALAR_STEPS = frozenset(
+    {"Gather", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity", "Add", "Sub", "Mul", "Max", "Min", "Not"}
+    | {"And", "Or", "Constant"}
+)
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+_ROW_WISE = frozenset(
+    {"MatMul", "MatMulNBits", "MatMulBnb4", "Gemm", "Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh", "Softmax"}
+    | {"Where", "Clip", "Unsqueeze", "Squeeze", "Reshape"}
+)
+
+
+@dataclass(frozen=True)
+class LengthSwitch:
+    """The graph picks one of two branches (or tables) by comparing a length with a constant.
+
+    threshold: the constant. comparison: the ONNX operator. inputs: the graph inputs that the length comes from.
+    """
+
+    threshold: int
+    comparison: str
+    inputs: tuple[str, ...]
+
+
+def mask_use(model: ModelProto, mask_input: str) -> MaskUse:
+    """What of the mask [batch, total] matters: "lengths" when only its row sums and its extents, else "columns".
+
+    With "lengths" a row of n valid positions may be given as any n ones, so right padding is harmless.
+    """
+    readers = _readers(model.graph)
+    pending, seen = [mask_input], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in {each.name for graph in nested_graphs(model.graph) for each in graph.output}:
+            return "columns"
+        for node, graph in readers[name]:
+            if node.op_type in _SAME_VALUES and not node.domain:
+                pending.extend(node.output)
+            elif not (node.op_type in _ONLY_SHAPE or _sums_rows(node, graph)):
+                return "columns"
+    return "lengths"
+
+
+def length_switches(model: ModelProto) -> tuple[LengthSwitch, ...]:
+    """The lengths at which `If` or `Where` nodes change over, in order of threshold.
+
+    Found: conditions that compare a constant with a scalar computed from extents, row sums or extrema of graph inputs.
+    """
+    outer = model.graph
+    writers = {name: node for node in outer.node for name in node.output}
+    switches = set[LengthSwitch]()
+    for node in outer.node:
+        if node.op_type in ("If", "Where") and node.input:
+            switches.update(_compared_lengths(node.input[0], writers, outer))
+    return tuple(sorted(switches, key=lambda each: (each.threshold, each.comparison, each.inputs)))
+
+
+def last_token_only(model: ModelProto, logits: str) -> bool:
+    """Whether the graph gives logits of the last position only: [batch, 1, vocabulary] or [batch, vocabulary]."""
+    port = next((each for each in model.graph.output if each.name == logits), None)
+    if port is not None and port.type.tensor_type.HasField("shape"):
+        dims = port.type.tensor_type.shape.dim
+        if len(dims) == 2 or (len(dims) == 3 and dims[1].dim_value == 1):
+            return True
+    writers = {name: node for node in model.graph.node for name in node.output}
+    node = writers.get(logits)
+    for _ in range(32):
+        if node is None or _takes_last(node, model.graph):
+            return node is not None
+        if node.op_type not in _ROW_WISE:
+            return False
+        node = next((writers[name] for name in node.input if name in writers), None)
+    return False
+
+
+def random_ops(model: ModelProto) -> tuple[str, ...]:
+    """Names of the nodes that draw random numbers inside the graph, nested graphs and functions included."""
+    bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
+    return tuple(
+        node.name or node.op_type for body in bodies for node in body if node.op_type in _RANDOM and not node.domain
+    )
+
+
+def op_types(model: ModelProto) -> frozenset[tuple[str, str]]:
+    """(domain, operator) of every node, nested graphs and functions included; the ONNX domain is ""."""
+    bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
+    return frozenset((_domain(node), node.op_type) for body in bodies for node in body)
+
+
+def _domain(node: NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else str(node.domain)
+
+
+def _readers(graph: GraphProto) -> defaultdict[str, list[tuple[NodeProto, GraphProto]]]:
+    """Who reads each value: nodes of the graph and, by outer-scope capture, of the graphs nested in it."""
+    readers: defaultdict[str, list[tuple[NodeProto, GraphProto]]] = defaultdict(list)
+    for each in nested_graphs(graph):
+        for node in each.node:
+            for name in node.input:
+                readers[name].append((node, each))
+    return readers
+
+
+def _sums_rows(node: NodeProto, graph: GraphProto) -> bool:
+    """ReduceSum of the last axis of a rank-2 value."""
+    if node.op_type != "ReduceSum":
+        return False
+    axes = [list(each.ints) for each in node.attribute if each.name == "axes"]
+    if not axes and len(node.input) > 1:
+        axes = [constant_ints(graph, node.input[1]) or []]
+    return bool(axes) and axes[0] in ([1], [-1])
+
+
+def _compared_lengths(condition: str, writers: dict[str, NodeProto], graph: GraphProto) -> Iterator[LengthSwitch]:
+    pending, seen = [condition], set[str]()
+    while pending:
+        node = writers.get(name := pending.pop())
+        if node is None or name in seen:
+            continue
+        seen.add(name)
+        if node.op_type in _COMPARISONS:
+            yield from _length_against_constant(node, writers, graph)
+        elif node.op_type in _SCALAR_STEPS:
+            pending.extend(node.input)
+
+
+def _length_against_constant(
+    node: NodeProto, writers: dict[str, NodeProto], graph: GraphProto
+) -> Iterator[LengthSwitch]:
+    for length, constant in ((node.input[0], node.input[1]), (node.input[1], node.input[0])):
+        value, inputs = constant_ints(graph, constant), _length_inputs(length, writers, graph)
+        if value is not None and len(value) == 1 and inputs:
+            yield LengthSwitch(value[0], node.op_type, inputs)
+
+
+def _length_inputs(name: str, writers: dict[str, NodeProto], graph: GraphProto) -> tuple[str, ...]:
+    """The graph inputs of which scalar `name` is a length; () when anything else than lengths enters it."""
+    ports = {each.name for each in graph.input}
+    pending, seen, found = [(name, False)], set[tuple[str, bool]](), set[str]()
+    while pending:
+        value, reduced = state = pending.pop()
+        if state in seen or not value:
+            continue
+        seen.add(state)
+        node = writers.get(value)
+        if node is None:
+            if value in ports and not reduced:
+                return ()
+            found.update([value] if value in ports else [])
+        elif node.op_type in _REDUCED:
+            pending.append((node.input[0], True))
+        elif node.op_type in _SCALAR_STEPS:
+            pending.extend((each, reduced) for each in node.input)
+        elif not reduced:
+            return ()
+    return tuple(sorted(found))
+
+
+def _takes_last(node: NodeProto, graph: GraphProto) -> bool:
+    """Gather of index -1, or Slice from -1, on axis 1."""
+    axis = next((int(each.i) for each in node.attribute if each.name == "axis"), 0)
+    if node.op_type == "Gather":
+        return axis == 1 and constant_ints(graph, node.input[1]) == [-1]
+    if node.op_type != "Slice" or len(node.input) < 4:
+        return False
+    return constant_ints(graph, node.input[1]) == [-1] and constant_ints(graph, node.input[3]) == [1]
+
+
+def constant_ints(graph: GraphProto, name: str) -> list[int] | None:
+    """The elements of an integer (or integral float) constant or initializer of at most 64 elements, else None."""
+    tensor = next((each for each in graph.initializer if each.name == name), None)
+    if tensor is None:
+        writer = next((node for node in graph.node if name in node.output), None)
+        if writer is None or writer.op_type != "Constant":
+            return None
+        for each in writer.attribute:
+            if each.name in ("value_int", "value_ints"):
+                return [int(value) for value in (each.ints or [each.i])]
+        tensor = next((each.t for each in writer.attribute if each.name == "value"), None)
+    if tensor is None or tensor.data_location == TensorProto.EXTERNAL or sum(tensor.dims) > 64:
+        return None
+    values = numpy_helper.to_array(tensor).reshape(-1).tolist()
+    whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
+    return whole if len(whole) == len(values) else None

@@ -1,0 +1,102 @@
+"""A folder -> a Package: which dialect it speaks, its document as the one Workflow, its graphs' signatures."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from genai_compiler.lower.genai_config_v1 import lower_genai_config
+from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.config_json import parse_config
+from genai_compiler.read.document import Metadata, OnnxImplementation
+from genai_compiler.read.files import find_metadata, read_document
+from genai_compiler.read.genai_config import CONFIG_NAME, genai_config_of
+from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.places import Places, format_path
+from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.text_facts import TextFacts, read_text_facts
+from genai_compiler.read.textproto import is_textproto
+from genai_compiler.read.validate import parse_metadata
+
+WORKFLOW, GENAI_CONFIG = "workflow", "genai_config v1"
+
+
+def load_package(root: Path) -> Package:
+    """Read the package in the folder `root`. Raises CompileError with everything that is wrong with it so far."""
+    if not root.is_dir():
+        what = "is a file, not a folder" if root.exists() else "does not exist"
+        help = "name the folder that holds inference_metadata.yaml or genai_config.json"
+        raise CompileError([Problem("no-package", Place(root.name), "", f"the package '{root.name}' {what}", help)])
+    file = find_metadata(root)
+    return _from_metadata(root, file) if file is not None else _from_genai_config(root)
+
+
+def _from_metadata(root: Path, file: Path) -> Package:
+    data, places = read_document(file, root)
+    metadata = parse_metadata(data, places)
+    if metadata.pipeline is None:
+        if (root / CONFIG_NAME).is_file():
+            return _from_genai_config(root)
+        what = "the document has no pipeline.workflow; bare-model documents are not compiled yet"
+        help = "declare pipeline.workflow, or ship a genai_config.json beside the graph"
+        raise CompileError([Problem("no-workflow", places.find(()), "", what, help)])
+    graphs = _graphs(root, metadata, places)
+    return Package(root, WORKFLOW, file.name, metadata, places, graphs, _text_facts(root))
+
+
+def _from_genai_config(root: Path) -> Package:
+    lowered = lower_genai_config(root)
+    places = Places(CONFIG_NAME)
+    metadata = parse_metadata(lowered.document, places)
+    return Package(
+        root=root,
+        dialect=GENAI_CONFIG,
+        document_file=CONFIG_NAME,
+        metadata=metadata,
+        places=places,
+        graphs=_graphs(root, metadata, places),
+        text=lowered.text,
+        session=lowered.session_options,
+        sampled_ids=lowered.decoder.sampled_ids,
+        notes=lowered.notes,
+        warnings=lowered.problems,
+    )
+
+
+def _text_facts(root: Path) -> TextFacts:
+    """Facts of the text files alone: an authored workflow says itself what ends a row."""
+    empty, _ = genai_config_of(parse_config(b'{"model": {}}', CONFIG_NAME))
+    facts, _ = read_text_facts(root, empty, None)
+    return facts
+
+
+def _graphs(root: Path, metadata: Metadata, places: Places) -> dict[str, Graph]:
+    """The graph of every ONNX component; each file is read once. Raises CompileError with every unreadable one."""
+    graphs: dict[str, Graph] = {}
+    problems: list[Problem] = []
+    files: dict[str, Graph] = {}
+    for name, artifact in _artifacts(metadata):
+        path = ("pipeline", "workflow", "components", name, "implementation", "artifact")
+        try:
+            found = find_artifact(root, artifact)
+            if found.name not in files:
+                files[found.name] = _graph(root, found.name)
+            graphs[name] = files[found.name]
+        except ArtifactFault as fault:
+            problems.append(fault.problem(places.find(path), format_path(path)))
+        except CompileError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise CompileError(problems)
+    return graphs
+
+
+def _graph(root: Path, name: str) -> Graph:
+    model = load_graph(root / name, root)
+    return Graph(name, signature_of(model, name, root), model, is_textproto(name))
+
+
+def _artifacts(metadata: Metadata) -> Iterator[tuple[str, str]]:
+    assert metadata.pipeline is not None
+    for name, component in metadata.pipeline.workflow.components.items():
+        if isinstance(component.implementation, OnnxImplementation):
+            yield name, component.implementation.artifact

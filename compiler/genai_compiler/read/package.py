@@ -1,0 +1,50 @@
+"""A package as the front end has understood it: one typed document, its graphs' signatures, and who said what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import ModelProto
+
+from genai_compiler.problem import Problem
+from genai_compiler.read.document import Metadata, Workflow
+from genai_compiler.read.places import Places
+from genai_compiler.read.session_options import SessionOptions
+from genai_compiler.read.signature import Signature
+from genai_compiler.read.text_facts import TextFacts
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The graph of one ONNX component. model: the graph without bulk weights. textproto: needs converting for ORT."""
+
+    artifact: str
+    signature: Signature
+    model: ModelProto
+    textproto: bool
+
+
+@dataclass(frozen=True)
+class Package:
+    """Everything later stages read.
+
+    dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None: all.
+    """
+
+    root: Path
+    dialect: str
+    document_file: str
+    metadata: Metadata
+    places: Places
+    graphs: Mapping[str, Graph]
+    text: TextFacts
+    session: SessionOptions = SessionOptions()
+    sampled_ids: int | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def workflow(self) -> Workflow:
+        """The one workflow that is compiled."""
+        assert self.metadata.pipeline is not None
+        return self.metadata.pipeline.workflow

@@ -1,0 +1,153 @@
+"""`session_options` and `provider_options`: what a package would like its sessions to be made with.
+
+A package states preferences, and it is only data: entries that would load a library or touch files of the machine are
+left out with a warning.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from genai_compiler.read.config_json import Json
+from genai_compiler.read.config_keys import OPTIMIZATION_LEVELS, SESSION_BOOLS, SESSION_INTS, Form
+from genai_compiler.read.config_section import Section, section_of
+
+# ONNX Runtime's names by their short, lower-case form: the spellings that onnxruntime-genai normalises, and ORT's own.
+_KNOWN = """
+    CPU CUDA Tensorrt NvTensorRTRTX Dml QNN WebGpu WebNN Js OpenVINO VitisAI RyzenAI CoreML ROCM MIGraphX AMDGPU Xnnpack
+    Dnnl Nnapi ACL ArmNN CANN Azure
+"""
+_PROVIDERS = {each.lower(): f"{each}ExecutionProvider" for each in _KNOWN.split()}
+_PROVIDERS |= {"web": "WebGpuExecutionProvider", "directml": "DmlExecutionProvider"}
+_MACHINE = re.compile(r"path|library|folder|file|dir(ectory)?$|_dir_|profil", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ProviderPreference:
+    """An execution provider that the package names: ONNX Runtime's spelling, the file's, and its string options."""
+
+    name: str
+    spelling: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """Session options of one component. Fields that are None, and an empty list of providers, leave ORT's defaults.
+
+    entries: session configuration entries (`session.disable_prepacking` ...), in the file's order.
+    """
+
+    intra_op_num_threads: int | None = None
+    inter_op_num_threads: int | None = None
+    log_severity_level: int | None = None
+    log_verbosity_level: int | None = None
+    enable_cpu_mem_arena: bool | None = None
+    enable_mem_pattern: bool | None = None
+    log_id: str | None = None
+    graph_optimization_level: str | None = None
+    entries: tuple[tuple[str, str], ...] = ()
+    providers: tuple[ProviderPreference, ...] = ()
+
+
+def provider_name(spelling: str) -> str | None:
+    """ONNX Runtime's name of an execution provider, any case, with or without the suffix; None when unknown."""
+    return _PROVIDERS.get(re.sub("executionprovider$", "", spelling.strip().lower()))
+
+
+def near_providers(spelling: str) -> str:
+    """Known provider names for a help text, the nearest first."""
+    near = difflib.get_close_matches(spelling.lower(), _PROVIDERS, 3, 0.5)
+    return ", ".join(_PROVIDERS[each] for each in near) or ", ".join(sorted(set(_PROVIDERS.values())))
+
+
+def read_session_options(section: Section) -> SessionOptions:
+    """The options of one `session_options` object; problems go to the section's list."""
+    level = section.string("graph_optimization_level")
+    if level is not None and level not in OPTIMIZATION_LEVELS:
+        help = f"one of {', '.join(OPTIMIZATION_LEVELS)}"
+        section.problem("bad-value", "graph_optimization_level", f"there is no level {level!r}", help)
+    numbers = {key: section.integer(key) for key in SESSION_INTS}
+    flags = {key: section.value(key, Form.BOOL) for key in SESSION_BOOLS}
+    return SessionOptions(
+        intra_op_num_threads=numbers["intra_op_num_threads"],
+        inter_op_num_threads=numbers["inter_op_num_threads"],
+        log_severity_level=numbers["log_severity_level"],
+        log_verbosity_level=numbers["log_verbosity_level"],
+        enable_cpu_mem_arena=_flag(flags["enable_cpu_mem_arena"]),
+        enable_mem_pattern=_flag(flags["enable_mem_pattern"]),
+        log_id=section.string("log_id"),
+        graph_optimization_level=level,
+        entries=_entries(section),
+        providers=_providers(section),
+    )
+
+
+_NAMED = frozenset({*SESSION_INTS, *SESSION_BOOLS, "log_id", "graph_optimization_level", "provider_options"})
+
+
+def _entries(section: Section) -> tuple[tuple[str, str], ...]:
+    entries: dict[str, str] = {}
+    for key, value in section.members.items():
+        if key in _NAMED:
+            continue
+        if key == "custom_ops_library":
+            what = "a package may not load a library into the runtime; the entry is left out"
+            section.warn("ignored-key", key, what, "register the library yourself when the graph needs it")
+        elif key == "config_entries" and isinstance(value, dict):
+            entries |= _strings(section.section(key))
+        else:
+            entries |= _strings(section_of(section.text, section.path, {key: value}, section.problems))
+    return tuple(entries.items())
+
+
+def _providers(section: Section) -> tuple[ProviderPreference, ...]:
+    listed = section.value("provider_options", Form.LIST)
+    merged: dict[str, ProviderPreference] = {}
+    for index, element in enumerate(listed if isinstance(listed, list) else []):
+        path = (*section.path, "provider_options", index)
+        holder = section_of(section.text, path, element, section.problems)
+        if not isinstance(element, dict):
+            holder.problem("wrong-type", "", "an element of provider_options must be an object {provider: {options}}")
+        for key in holder.members:
+            _add_provider(holder, key, merged)
+    return tuple(merged.values())
+
+
+def _add_provider(holder: Section, key: str, merged: dict[str, ProviderPreference]) -> None:
+    if not isinstance(holder.members[key], dict):
+        holder.warn("ignored-key", key, f"{key!r} stands beside a provider but holds no options; it has no effect")
+        return
+    name = provider_name(key)
+    if name is None:
+        what = f"there is no execution provider {key!r}"
+        holder.problem("unknown-provider", key, what, f"known: {near_providers(key)}")
+        return
+    before = dict(merged[name].options) if name in merged else {}
+    merged[name] = ProviderPreference(name, key, tuple({**before, **_strings(holder.section(key))}.items()))
+
+
+def _strings(section: Section) -> dict[str, str]:
+    """Members as the strings that ORT wants: booleans as 1 and 0, numbers literally, with a warning."""
+    found: dict[str, str] = {}
+    for key, value in section.members.items():
+        if _MACHINE.search(key):
+            what = f"{key!r} names a file, folder or library of the machine; a package may not, so it is left out"
+            section.warn("ignored-key", key, what, "give it to the runtime yourself when you need it")
+        elif isinstance(value, dict | list):
+            section.warn("ignored-key", key, f"{key!r} must be a string and has no effect")
+        else:
+            found[key] = _string(value)
+            if not isinstance(value, str):
+                section.warn("not-a-string", key, f"{key!r} should be the string {found[key]!r}; it is read as that")
+    return found
+
+
+def _flag(value: Json) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _string(value: Json) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value)

@@ -1,0 +1,183 @@
+"""What an ONNX graph says about itself: ports, opsets, external data, cache operators.
+
+Reads the graph only: bulk weights inside the file are skipped, external ones are checked to be there but not read.
+"""
+
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+
+from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.attention import CacheOp, cache_ops
+from genai_compiler.read.external_data import check_external_data
+from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
+from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
+
+__all__ = ["CacheOp", "Port", "Signature", "load_graph", "nested_graphs", "read_signature", "signature_of"]
+
+MAX_FILE_BYTES = (2 << 30) + (64 << 20)  # protobuf itself stops at 2 GiB
+MAX_GRAPH_BYTES = 512 << 20
+MAX_NODES = 2_000_000
+MAX_NESTING = 32
+
+_DTYPES = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT8E4M3FN: "float8_e4m3fn"}
+_DTYPES |= {TensorProto.FLOAT8E5M2: "float8_e5m2"}
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph.
+
+    dtype: canonical name (float32, bfloat16, int64, float8_e4m3fn, ...); "sequence", "optional", "map" for what is no
+    tensor, "undefined" when the graph does not say. shape: numbers, symbols (dim_param), None for an unnamed unknown
+    extent; the whole is None when even the rank is unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a graph says without its weights. `external_data`: package-relative names, checked to be there."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    opsets: tuple[tuple[str, int], ...]
+    metadata: tuple[tuple[str, str], ...]
+    external_data: tuple[str, ...]
+    cache_ops: tuple[CacheOp, ...]
+
+
+def read_signature(path: Path, root: Path) -> Signature:
+    """The signature of the ONNX file `path`, a file of the package at `root`.
+
+    Raises CompileError: unreadable-graph (truncated, no ONNX, over a bound), outside-package, missing-file,
+    and external-data faults (docs/problems.md).
+    """
+    name = _package_name(path, root)
+    return signature_of(load_graph(path, root), name, root)
+
+
+def load_graph(path: Path, root: Path) -> ModelProto:
+    """The model at `path` without bulk weights; `.onnx.textproto` files too. Raises CompileError as read_signature."""
+    name = _package_name(path, root)
+    try:
+        model = _parse(find_artifact(root, name).file, name)
+        _check_bounds(model)
+    except ArtifactFault as fault:
+        raise CompileError([fault.problem(Place(name), "")]) from fault
+    except TextprotoFault as fault:
+        raise _unreadable(Place(name, fault.line, fault.column), str(fault)) from fault
+    except (WireFault, DecodeError, UnicodeDecodeError, _Bound) as fault:
+        raise _unreadable(Place(name), str(fault)) from fault
+    return model
+
+
+def signature_of(model: ModelProto, name: str, root: Path) -> Signature:
+    """The signature of an already loaded model whose file is `name` in the package at `root`."""
+    graph = model.graph
+    files, problems = check_external_data(model, name, root)
+    if problems:
+        raise CompileError(problems)
+    held = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
+    return Signature(
+        inputs=tuple(_port(each) for each in graph.input if each.name not in held),
+        outputs=tuple(_port(each) for each in graph.output),
+        opsets=tuple(sorted((each.domain, int(each.version)) for each in model.opset_import)),
+        metadata=tuple(sorted((each.key, each.value) for each in model.metadata_props)),
+        external_data=files,
+        cache_ops=cache_ops(graph),
+    )
+
+
+def nested_graphs(graph: GraphProto) -> Iterable[GraphProto]:
+    """`graph` and every graph nested in it, outer ones first."""
+    pending = [graph]
+    while pending:
+        each = pending.pop()
+        yield each
+        for node in each.node:
+            for attribute in node.attribute:
+                pending.extend(_graphs(attribute))
+
+
+class _Bound(ValueError):
+    """The graph is larger than this compiler reads."""
+
+
+def _package_name(path: Path, root: Path) -> str:
+    absolute, home = path.absolute(), root.absolute()
+    return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else path.as_posix()
+
+
+def _parse(file: Path, name: str) -> ModelProto:
+    size = file.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise _Bound(f"the file has {size} bytes; ONNX files end at 2 GiB (put the weights into external data)")
+    if is_textproto(name):
+        return parse_textproto(file.read_bytes().decode("utf-8"))
+    if not size:
+        raise _Bound("the file is empty")
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        if mapped[:40].startswith(b"version https://git-lfs"):
+            raise _Bound("this is a Git LFS pointer, not the file itself (fetch it with `git lfs pull`)")
+        with memoryview(mapped) as view:
+            slim = without_bulk_data(view)
+    if len(slim) > MAX_GRAPH_BYTES:
+        raise _Bound(f"the graph has {len(slim)} bytes without its weights; the limit is {MAX_GRAPH_BYTES}")
+    return ModelProto.FromString(slim)
+
+
+def _check_bounds(model: ModelProto) -> None:
+    if not model.HasField("graph"):
+        raise _Bound("it holds no graph")
+    level, nodes = [model.graph], 0
+    for _ in range(MAX_NESTING):
+        nodes += sum(len(each.node) for each in level)
+        if nodes > MAX_NODES:
+            raise _Bound(f"the graph has more than {MAX_NODES} nodes")
+        level = [inner for each in level for node in each.node for a in node.attribute for inner in _graphs(a)]
+        if not level:
+            return
+    raise _Bound(f"graphs are nested deeper than {MAX_NESTING} levels")
+
+
+def _graphs(attribute: AttributeProto) -> list[GraphProto]:
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def _unreadable(where: Place, what: str) -> CompileError:
+    text = f"{where.file!r} is no readable ONNX model: {what}"
+    return CompileError([Problem("unreadable-graph", where, "", text, "export or download the file again")])
+
+
+def _port(value: ValueInfoProto) -> Port:
+    kind = value.type.WhichOneof("value")
+    if kind not in ("tensor_type", "sparse_tensor_type"):
+        return Port(value.name, (kind or "undefined").removesuffix("_type"), None)
+    tensor = getattr(value.type, kind)
+    shape = tuple(_extent(each) for each in tensor.shape.dim) if tensor.HasField("shape") else None
+    return Port(value.name, dtype_name(tensor.elem_type), shape)
+
+
+def _extent(dim: TensorShapeProto.Dimension) -> int | str | None:
+    kind = dim.WhichOneof("value")
+    if kind == "dim_value" and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return str(dim.dim_param) if kind == "dim_param" and dim.dim_param else None
+
+
+def dtype_name(elem_type: int) -> str:
+    """The canonical name of an ONNX element type, e.g. 1 -> "float32"; "undefined" for 0 or an unknown number."""
+    if elem_type in _DTYPES:
+        return _DTYPES[elem_type]
+    if elem_type not in TensorProto.DataType.values():
+        return f"undefined({elem_type})"
+    return str(TensorProto.DataType.Name(elem_type)).lower()

@@ -1,0 +1,212 @@
+"""What the text files beside a graph say: which ids end a generation, and where tokenizer and template lie.
+
+End ids are the union of every source, because each of them is the only right one in some package (an end-of-turn id in
+generation_config.json, a list in genai_config.json, the tokenizer's own end token).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
+
+MAX_BYTES = 256 << 20  # tokenizers of large vocabularies take tens of MB
+
+
+@dataclass(frozen=True)
+class EndId:
+    """One end token id, and the file and key of each source that names it."""
+
+    id: int
+    said_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """Token ids and text files. File names are package-relative with `/`; None where the package has no such file.
+
+    bos, pad: None where nobody says. context_length: (file, length) of a side file that states one.
+    """
+
+    end_ids: tuple[EndId, ...]
+    bos: int | None
+    pad: int | None
+    tokenizer: str | None
+    tokenizer_config: str | None
+    chat_template: str | None
+    special_tokens_map: str | None
+    generation_config: str | None
+    context_length: tuple[str, int] | None
+
+    @property
+    def eos(self) -> tuple[int, ...]:
+        """The end token ids, in the order the sources give them."""
+        return tuple(each.id for each in self.end_ids)
+
+
+def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:
+    """Collect the facts. `vocabulary`: ids at or above it can't be produced and are dropped with a warning.
+
+    Problems: bad-token-id, no-end-token, missing-file (tokenizer, a warning: token ids still run), malformed-json.
+    """
+    problems: list[Problem] = []
+    files = _SideFiles(root, config.tokenizer_dir, problems)
+    tokenizer = files.load("tokenizer.json")
+    side = {name: files.load(name) for name in ("generation_config.json", "tokenizer_config.json", "config.json")}
+    special = files.load("special_tokens_map.json")
+    ids = _token_ids(tokenizer)
+    said = _end_claims(config, side, special, ids)
+    end_ids = _checked(said, vocabulary, config, problems)
+    bos, pad = config.bos, config.pad
+    if not end_ids and pad is not None and (vocabulary is None or 0 <= pad < vocabulary):
+        end_ids = (EndId(pad, (f"{CONFIG_NAME} model.pad_token_id",)),)
+        problems.append(
+            _warning(
+                config,
+                "no end token is named anywhere; the pad token ends a generation, as it does in the reference runtime",
+                "state model.eos_token_id",
+            )
+        )
+    if not end_ids:
+        problems.append(
+            _warning(
+                config,
+                "no end token is named anywhere: generation stops only at its length limit",
+                "state model.eos_token_id",
+            )
+        )
+    if files.name("tokenizer.json") is None:
+        what = "there is no tokenizer.json: the package runs on token ids only"
+        help = "copy tokenizer.json and tokenizer_config.json of the model beside genai_config.json"
+        problems.append(Problem("missing-file", Place(CONFIG_NAME), "", what, help, Severity.WARNING))
+    facts = TextFacts(
+        end_ids=end_ids,
+        bos=bos if bos is not None else _first(side["generation_config.json"].get("bos_token_id")),
+        pad=pad if pad is not None else _first(side["generation_config.json"].get("pad_token_id")),
+        tokenizer=files.name("tokenizer.json"),
+        tokenizer_config=files.name("tokenizer_config.json"),
+        chat_template=files.name("chat_template.jinja"),
+        special_tokens_map=files.name("special_tokens_map.json"),
+        generation_config=files.name("generation_config.json"),
+        context_length=_context_length(side),
+    )
+    return facts, tuple(problems)
+
+
+@dataclass
+class _SideFiles:
+    """Optional JSON files of the package; a damaged one is a problem and reads as empty."""
+
+    root: Path
+    folder: str
+    problems: list[Problem]
+
+    def name(self, name: str) -> str | None:
+        """The package-relative name if the file is there."""
+        relative = f"{self.folder}/{name}" if self.folder else name
+        try:
+            return find_artifact(self.root, relative).name
+        except ArtifactFault as fault:
+            if fault.code not in ("missing-file",):
+                self._add(fault.problem(Place(relative), ""))
+            return None
+
+    def load(self, name: str) -> Mapping[str, Any]:
+        relative = self.name(name)
+        if relative is None:
+            return {}
+        file = find_artifact(self.root, relative).file
+        try:
+            if file.stat().st_size > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES} bytes")
+            value = json.loads(file.read_bytes().decode("utf-8-sig"))
+        except json.JSONDecodeError as fault:
+            self._add(Problem("malformed-json", Place(relative, fault.lineno, fault.colno), "", fault.msg))
+            return {}
+        except (ValueError, RecursionError) as fault:
+            self._add(Problem("malformed-json", Place(relative), "", str(fault)))
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def _add(self, problem: Problem) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def _end_claims(
+    config: GenaiConfig,
+    side: Mapping[str, Mapping[str, Any]],
+    special: Mapping[str, Any],
+    ids: Mapping[str, int],
+) -> list[tuple[int, str]]:
+    """(id, who says so) of every source in turn."""
+    said = [(each, f"{CONFIG_NAME} model.eos_token_id") for each in config.eos]
+    for name in ("generation_config.json", "config.json"):
+        said += [(each, f"{name} eos_token_id") for each in _listed(side[name].get("eos_token_id"))]
+    for name, holder in (
+        ("tokenizer_config.json", side["tokenizer_config.json"]),
+        ("special_tokens_map.json", special),
+    ):
+        token = _content(holder.get("eos_token"))
+        if token is not None and token in ids:
+            said.append((ids[token], f"{name} eos_token {token!r}"))
+    return said
+
+
+def _checked(
+    said: list[tuple[int, str]], vocabulary: int | None, config: GenaiConfig, problems: list[Problem]
+) -> tuple[EndId, ...]:
+    sources: dict[int, list[str]] = {}
+    for each, who in said:
+        sources.setdefault(each, []).append(who)
+    for each in list(sources):
+        if each < 0 or (vocabulary is not None and each >= vocabulary):
+            limit = f"the vocabulary has {vocabulary} ids" if each >= 0 else "ids count from 0"
+            what = f"end token {each} ({'; '.join(sources.pop(each))}) is left out: {limit}"
+            problems.append(_warning(config, what, "correct the id", "bad-token-id"))
+    return tuple(EndId(each, tuple(dict.fromkeys(who))) for each, who in sources.items())
+
+
+def _warning(config: GenaiConfig, what: str, help: str, code: str = "no-end-token") -> Problem:
+    return Problem(code, *named(config, ("model", "eos_token_id")), what, help, Severity.WARNING)
+
+
+def _token_ids(tokenizer: Mapping[str, Any]) -> dict[str, int]:
+    """Text -> id of a tokenizer.json: its vocabulary, and the added tokens, which win."""
+    found: dict[str, int] = {}
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, dict):
+        found |= {text: each for text, each in vocabulary.items() if isinstance(each, int)}
+    added = tokenizer.get("added_tokens")
+    for token in added if isinstance(added, list) else []:
+        if isinstance(token, dict) and isinstance(token.get("id"), int) and isinstance(token.get("content"), str):
+            found[token["content"]] = token["id"]
+    return found
+
+
+def _content(token: Any) -> str | None:
+    """The text of a special token, written as a string or as an object with `content`."""
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
+
+
+def _listed(value: Any) -> list[int]:
+    listed = value if isinstance(value, list) else [value]
+    return [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
+
+
+def _first(value: Any) -> int | None:
+    return next(iter(_listed(value)), None)
+
+
+def _context_length(side: Mapping[str, Mapping[str, Any]]) -> tuple[str, int] | None:
+    for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
+        value = side[name].get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31:
+            return f"{name} {key}", value
+    return None

@@ -1,0 +1,1 @@
+"""genai_runtime: loads and runs compiled packages."""

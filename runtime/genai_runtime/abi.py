@@ -1,0 +1,46 @@
+"""What a generated executor stands on: everything it may import, under one version number.
+
+A change that an existing executor would notice raises ABI_VERSION; `load` refuses an executor of another version.
+"""
+
+from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant
+from genai_runtime.decoding import Decoder, DecoderSpec, Mask
+from genai_runtime.inputs import Input, bind_inputs
+from genai_runtime.policy import TokenPolicy
+from genai_runtime.publish import Output, Publisher, Result
+from genai_runtime.request import Event, Request
+from genai_runtime.rows import branch_key, iteration_limit, iteration_value, keep_rows, live_rows, unmatched_case
+from genai_runtime.sessions import Sessions
+from genai_runtime.state import Slot
+
+ABI_VERSION = 1
+
+__all__ = [
+    "ABI_VERSION",
+    "Cell",
+    "Decoder",
+    "DecoderSpec",
+    "Event",
+    "Input",
+    "Mask",
+    "Output",
+    "Publisher",
+    "Request",
+    "Result",
+    "Sessions",
+    "Slot",
+    "TokenPolicy",
+    "agree",
+    "bind_inputs",
+    "bounded",
+    "branch_key",
+    "enter",
+    "growing",
+    "has_extent",
+    "invariant",
+    "iteration_limit",
+    "iteration_value",
+    "keep_rows",
+    "live_rows",
+    "unmatched_case",
+]

@@ -1,0 +1,115 @@
+"""The one file that touches ONNX Runtime's own Python module: sessions, tensors, io-bindings.
+
+The hot loop calls the C extension's objects (`InferenceSession._sess`, `IOBinding._iobinding`) rather than their Python
+wrappers: the wrappers convert every value on every call, which costs more than a small graph does.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from genai_runtime.problem import LoadError
+from genai_runtime.values import NUMPY, ONNX_TYPE, Array, Value
+
+try:
+    import onnxruntime as ort
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+except ImportError as missing:  # pragma: no cover - needs an environment without it
+    raise LoadError(
+        "onnxruntime-missing",
+        "ONNX Runtime is not installed",
+        help="install one build of it: pip install 'genai-compile[cpu]', or 'genai-compile[gpu]' where there is a GPU",
+    ) from missing
+
+CPU = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
+RunWithValues = Callable[[dict[str, Value], list[str], None], Sequence[Value]]
+
+
+class Bindings(Protocol):
+    """The part of the C io-binding that this runtime uses."""
+
+    def bind_ortvalue_input(self, name: str, value: Value) -> None: ...
+    def bind_ortvalue_output(self, name: str, value: Value) -> None: ...
+    def bind_output(self, name: str, device: object) -> None: ...
+    def get_outputs(self) -> Sequence[Value]: ...
+
+
+def allocate(shape: Sequence[int], dtype: str) -> Value:
+    """An uninitialised CPU tensor that owns its memory."""
+    if dtype in ONNX_TYPE:
+        made = native.OrtValue.ortvalue_from_shape_and_onnx_type(list(shape), ONNX_TYPE[dtype], CPU)
+    else:
+        made = native.OrtValue.ortvalue_from_shape_and_type(list(shape), NUMPY[dtype], CPU)
+    return cast(Value, made)
+
+
+def allocate_like(array: Array) -> Value:
+    """An uninitialised CPU tensor of the array's shape and type."""
+    return cast(Value, native.OrtValue.ortvalue_from_shape_and_type(list(array.shape), array.dtype.type, CPU))
+
+
+def write(value: Value, array: Array) -> None:
+    """Copy `array` into the tensor."""
+    cast(Any, value).update_inplace(array)
+
+
+def over(array: Array, dtype: str = "") -> Value:
+    """A tensor over the array's memory; it does not keep the array alive."""
+    if dtype in ONNX_TYPE:
+        return cast(Value, native.OrtValue.ortvalue_from_numpy_with_onnx_type(array, ONNX_TYPE[dtype]))
+    return cast(Value, native.OrtValue.ortvalue_from_numpy(array, CPU))
+
+
+def as_bits(value: Value, dtype: str) -> Array:
+    """A tensor of a type that numpy lacks, as an array of its bits (a view of its memory)."""
+    import ctypes
+
+    width = np.dtype(NUMPY[dtype])
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    memory: Any = (ctypes.c_byte * (count * width.itemsize)).from_address(cast(Any, value).data_ptr())
+    array: Array = np.frombuffer(memory, dtype=width, count=count).reshape(shape)
+    return array
+
+
+def available_providers() -> list[str]:
+    """Execution providers that this build of ONNX Runtime was made with."""
+    return list(ort.get_available_providers())
+
+
+def open_session(
+    graph: Path, options: dict[str, str | int | bool], providers: Sequence[tuple[str, dict[str, str]]]
+) -> Any:
+    """An inference session. options: SessionOptions attributes; names with a dot are config entries."""
+    settings = ort.SessionOptions()
+    for key, value in options.items():
+        if "." in key:
+            settings.add_session_config_entry(key, str(value))
+        elif key == "graph_optimization_level":
+            settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, str(value))
+        else:
+            setattr(settings, key, value)
+    return ort.InferenceSession(str(graph), settings, providers=list(providers))
+
+
+def run_with_values(session: Any) -> RunWithValues:
+    """The session's run call on tensors by name."""
+    return cast(RunWithValues, session._sess.run_with_ort_values)
+
+
+def new_bindings(session: Any) -> Bindings:
+    """An empty io-binding of the session."""
+    return cast(Bindings, session.io_binding()._iobinding)
+
+
+def run_bound(session: Any) -> Callable[[Bindings, None], None]:
+    """The session's run call on an io-binding."""
+    return cast(Callable[[Bindings, None], None], session._sess.run_with_iobinding)
+
+
+RUN_FAILURES: tuple[type[Exception], ...] = tuple(
+    each for each in vars(native).values() if isinstance(each, type) and issubclass(each, Exception)
+) + (RuntimeError,)
+"""What a session's run can raise."""

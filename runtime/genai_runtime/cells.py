@@ -1,0 +1,92 @@
+"""State cells: the contract at a loop's entry and the shape law between iterations (standard, 2.6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from genai_runtime.inputs import Dim, unify
+from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.values import Value, to_array
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell's contract. dims: as the package's symbols see them; the axis that may vary is None."""
+
+    name: str
+    dtype: str
+    dims: tuple[Dim, ...]
+    row_axis: int | None = None
+    row_factor: int = 1
+
+
+def enter(cell: Cell, value: Value, symbols: dict[str, int], origin: str) -> Value:
+    """The value a loop starts a cell with, held against the cell's contract."""
+    shape = value.shape()
+    if len(shape) != len(cell.dims):
+        what = f"cell '{cell.name}' starts with rank {len(shape)}, its contract says {len(cell.dims)}"
+        raise ExecutionError("cell-contract", what, origin=origin)
+    try:
+        unify(f"cell '{cell.name}'", shape, cell.dims, symbols, cell.row_axis, cell.row_factor)
+    except RequestError as conflict:
+        raise ExecutionError("cell-contract", conflict.what, origin=origin) from conflict
+    return value
+
+
+def invariant(name: str, current: Value, following: Value, origin: str) -> None:
+    """The shape does not change."""
+    before, after = current.shape(), following.shape()
+    if before != after:
+        raise ExecutionError(
+            "recurrence", f"cell '{name}' is invariant but went from {before} to {after}", origin=origin
+        )
+
+
+def bounded(name: str, current: Value, following: Value, axis: int, maximum: Value, origin: str) -> None:
+    """Only `axis` may change, in either direction, and stays within the maximum."""
+    before, after = current.shape(), following.shape()
+    limit = int(to_array(maximum).max())
+    _others_equal(name, before, after, axis, origin)
+    if max(before[axis], after[axis]) > limit:
+        what = f"cell '{name}' has extent {max(before[axis], after[axis])} on axis {axis}, its maximum is {limit}"
+        raise ExecutionError("recurrence", what, origin=origin)
+
+
+def growing(
+    name: str, current: Value, following: Value, axis: int, increment: Value, maximum: Value, origin: str
+) -> None:
+    """`axis` grows by exactly the increment and stays within the maximum (vectors: within the largest row)."""
+    before, after = current.shape(), following.shape()
+    step, limit = to_array(increment), to_array(maximum)
+    _others_equal(name, before, after, axis, origin)
+    if step.size == 1 and limit.size == 1:
+        wanted = before[axis] + int(step.flat[0])
+        if after[axis] != wanted or after[axis] > int(limit.flat[0]):
+            what = f"cell '{name}' went from {before[axis]} to {after[axis]} on axis {axis}; it grows by "
+            raise ExecutionError("recurrence", what + f"{int(step.flat[0])} up to {int(limit.flat[0])}", origin=origin)
+    elif after[axis] > int(limit.max()):
+        what = f"cell '{name}' has extent {after[axis]} on axis {axis}, its largest row limit is {int(limit.max())}"
+        raise ExecutionError("recurrence", what, origin=origin)
+
+
+def _others_equal(name: str, before: Sequence[int], after: Sequence[int], axis: int, origin: str) -> None:
+    if len(before) != len(after) or any(
+        i != axis and a != b for i, (a, b) in enumerate(zip(before, after, strict=True))
+    ):
+        what = f"cell '{name}' may only change on axis {axis} but went from {list(before)} to {list(after)}"
+        raise ExecutionError("recurrence", what, origin=origin)
+
+
+def agree(symbol: str, origin: str, *places: tuple[Value, int, int]) -> None:
+    """Ports of one invoke that share a symbol have one extent: (value, axis, entries a unit of the symbol)."""
+    seen = {value.shape()[axis] // factor for value, axis, factor in places}
+    if len(seen) > 1:
+        what = f"the ports of this step give '{symbol}' the extents {sorted(seen)}"
+        raise ExecutionError("symbol-conflict", what, origin=origin)
+
+
+def has_extent(value: Value, axis: int, extent: int, what: str, origin: str) -> None:
+    """A fixed extent that the contract promises."""
+    found = value.shape()[axis]
+    if found != extent:
+        what = f"{what} has extent {found} on axis {axis}, its contract says {extent}"
+        raise ExecutionError("wrong-shape", what, origin=origin)

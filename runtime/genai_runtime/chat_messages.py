@@ -1,0 +1,56 @@
+"""Chat messages before a template sees them: checked, and brought into the form that it takes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from genai_runtime.problem import RequestError
+
+Message = Mapping[str, Any]
+
+
+def checked_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Copies of the messages. Raises RequestError `bad-messages`."""
+    if isinstance(messages, str | Mapping) or not messages:
+        raise RequestError("bad-messages", "messages must be a non-empty list of mappings with 'role' and 'content'")
+    for i, message in enumerate(messages):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise RequestError("bad-messages", f"messages[{i}] is not a mapping with a 'role'")
+        if not isinstance(message.get("content"), str | list | None):
+            raise RequestError("bad-messages", f"messages[{i}].content is neither text nor a list of parts")
+    return [dict(message) for message in messages]
+
+
+def fold_system_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """System (and developer) messages put before the text of the next user message, or at the end of the last one."""
+    folded: list[dict[str, Any]] = []
+    waiting: list[Any] = []
+    for message in messages:
+        if message["role"] in ("system", "developer"):
+            waiting.append(message.get("content"))
+        elif message["role"] == "user":
+            folded.append({**message, "content": _together([*waiting, message.get("content")])})
+            waiting = []
+        else:
+            folded.append(dict(message))
+    if waiting and folded and folded[-1]["role"] == "user":
+        folded[-1]["content"] = _together([folded[-1]["content"], *waiting])
+    elif waiting:
+        folded.append({"role": "user", "content": _together(waiting)})
+    return folded
+
+
+def _together(contents: Sequence[Any]) -> Any:
+    contents = [each for each in contents if each]
+    if all(isinstance(each, str) for each in contents):
+        return "\n\n".join(contents)
+    parts = [[{"type": "text", "text": each}] if isinstance(each, str) else each for each in contents]
+    return [part for each in parts for part in each]
+
+
+def as_text(content: Any) -> Any:
+    """Parts that are all text as one string; text, and no content, as they are. Raises RequestError `bad-messages`."""
+    if not isinstance(content, list):
+        return content
+    if all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content):
+        return "".join(part["text"] for part in content)
+    raise RequestError("bad-messages", "the chat template takes text only, but a message has parts of another kind")

@@ -1,0 +1,170 @@
+"""Binding a request to the workflow's inputs: caller values, role values, literals, symbols (standard, 3.1 and 3.2)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from genai_runtime.problem import RequestError
+from genai_runtime.request import Request
+from genai_runtime.values import NUMPY, Array, Value, to_value
+
+Dim = int | str | None
+Literal = bool | int | float | tuple[bool | int | float, ...] | None
+ROLE_FALLBACKS: Mapping[str, int | float] = {
+    "seed": 0,
+    "sampling_temperature": 1.0,
+    "sampling_top_k": 0,
+    "sampling_top_p": 1.0,
+    "sampling_min_p": 0.0,
+}
+"""What a runtime role is when neither caller nor document says: the runtime's own sampling values (standard, 1.8)."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A declared input. dims: extents, symbols, or None for an axis that is never checked."""
+
+    name: str
+    dtype: str
+    dims: tuple[Dim, ...]
+    row_axis: int | None = None
+    row_factor: int = 1
+    role: str = ""
+    source: str = "request"
+    application: str = ""
+    required: bool = True
+    default: Literal = None
+    present_as: str = ""
+
+
+ABSENT = cast(Value, None)
+"""Stands for an absent optional input."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The environment at the start: values by name (an absent optional input is missing) and the symbols' extents."""
+
+    values: dict[str, Value]
+    symbols: dict[str, int]
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def optional(self, name: str) -> Value:
+        """An input that may be absent; the workflow reads it only where its presence is known (standard, V135)."""
+        return self.values.get(name, ABSENT)
+
+
+def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
+    """Bind every declared input. Raises RequestError: unknown-input, missing-input, wrong-dtype, wrong-rank, ..."""
+    _refuse_unknown(inputs, request.tensors)
+    symbols: dict[str, int] = {}
+    given = {each.name: _given(each, request) for each in inputs}
+    arrays: dict[str, Array] = {}
+    for each in sorted(inputs, key=lambda item: item.name):
+        array = given[each.name]
+        if array is not None:
+            arrays[each.name] = _checked(each, array, symbols)
+    for each in sorted(inputs, key=lambda item: item.name):
+        if given[each.name] is None:
+            array = _literal(each, symbols)
+            if array is not None:
+                arrays[each.name] = _checked(each, array, symbols)
+            elif each.required:
+                raise RequestError("missing-input", f"input '{each.name}' is required and was not given")
+    values = {each.name: to_value(arrays[each.name], each.dtype) for each in inputs if each.name in arrays}
+    for each in inputs:
+        if each.present_as:
+            values[each.present_as] = to_value(np.array(each.name in arrays))
+    return Bound(values, symbols)
+
+
+def _refuse_unknown(inputs: Sequence[Input], tensors: Mapping[str, Array]) -> None:
+    known = {each.name for each in inputs} | {each.application for each in inputs if each.application}
+    unknown = sorted(set(tensors) - known)
+    if unknown:
+        names = ", ".join(repr(each) for each in unknown)
+        raise RequestError("unknown-input", f"the package declares no input {names}", help=f"inputs: {sorted(known)}")
+
+
+def _given(spec: Input, request: Request) -> Array | None:
+    if spec.name in request.tensors:
+        return request.tensors[spec.name]
+    if spec.application and spec.application in request.tensors:
+        return request.tensors[spec.application]
+    if spec.source == "request" and spec.role in request.roles:
+        return _role_value(spec, request.roles[spec.role])
+    if spec.source == "request" and spec.default is None and spec.role in ROLE_FALLBACKS:
+        return _role_value(spec, ROLE_FALLBACKS[spec.role])
+    return None
+
+
+def _role_value(spec: Input, value: Array | int | float) -> Array:
+    array = np.asarray(value, dtype=NUMPY[spec.dtype])
+    if array.ndim == 0 and len(spec.dims) == 1:
+        array = array.reshape(1)
+    if array.ndim == 1 and len(spec.dims) == 2 and spec.role == "prompt_tokens":
+        array = array.reshape(1, -1)
+    if array.ndim != len(spec.dims):
+        raise RequestError("wrong-rank", f"the value of role '{spec.role}' has rank {array.ndim}, input '{spec.name}' "
+                           f"wants {len(spec.dims)}")  # fmt: skip
+    return array
+
+
+def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
+    wanted = np.dtype(NUMPY[spec.dtype])
+    if array.dtype != wanted:
+        raise RequestError("wrong-dtype", f"input '{spec.name}' is {array.dtype}, the package wants {spec.dtype}")
+    if array.ndim != len(spec.dims):
+        what = f"input '{spec.name}' has rank {array.ndim}, the package wants {len(spec.dims)}"
+        raise RequestError("wrong-rank", what)
+    unify(f"input '{spec.name}'", array.shape, spec.dims, symbols, spec.row_axis, spec.row_factor)
+    return array
+
+
+def unify(
+    what: str,
+    shape: Sequence[int],
+    dims: Sequence[Dim],
+    symbols: dict[str, int],
+    row_axis: int | None = None,
+    row_factor: int = 1,
+) -> None:
+    """Hold extents against dims: numbers must be equal, symbols bind at first use. Raises RequestError."""
+    for axis, (extent, dim) in enumerate(zip(shape, dims, strict=True)):
+        factor = row_factor if axis == row_axis else 1
+        if isinstance(dim, int):
+            if extent != dim:
+                raise RequestError("wrong-shape", f"{what} has extent {extent} on axis {axis}, the package wants {dim}")
+        elif dim is not None:
+            if extent % factor or symbols.setdefault(dim, extent // factor) != extent // factor:
+                known = symbols.get(dim)
+                raise RequestError("symbol-conflict", f"{what} gives '{dim}' the extent {extent} on axis {axis}; "
+                                   f"elsewhere in this request it is {known}" + (f" times {factor}" if factor > 1 else ""))  # fmt: skip
+
+
+def _literal(spec: Input, symbols: dict[str, int]) -> Array | None:
+    if spec.default is None:
+        return None
+    shape = [_literal_extent(spec, axis, symbols) for axis in range(len(spec.dims))]
+    if not isinstance(spec.default, tuple):
+        return np.full(shape, spec.default, dtype=NUMPY[spec.dtype])
+    free = [axis for axis, dim in enumerate(spec.dims) if isinstance(dim, str) and dim not in symbols]
+    if len(free) == 1:
+        others = int(np.prod([extent for axis, extent in enumerate(shape) if axis != free[0]], dtype=np.int64))
+        shape[free[0]] = len(spec.default) // max(others, 1)
+    if int(np.prod(shape, dtype=np.int64)) != len(spec.default):
+        what = f"the literal of input '{spec.name}' has {len(spec.default)} elements, its shape here is {shape}"
+        raise RequestError("literal-length", what)
+    return np.array(spec.default, dtype=NUMPY[spec.dtype]).reshape(shape)
+
+
+def _literal_extent(spec: Input, axis: int, symbols: Mapping[str, int]) -> int:
+    dim = spec.dims[axis]
+    if isinstance(dim, int):
+        return dim
+    factor = spec.row_factor if axis == spec.row_axis else 1
+    return (symbols.get(dim, 1) if dim is not None else 1) * factor

@@ -1,0 +1,49 @@
+"""The token policy that the runtime supplies: select a token a row, decide which rows go on (standard, 4.3)."""
+
+from genai_runtime.decoding import Decoding
+from genai_runtime.request import Request
+from genai_runtime.sample import make_selector
+
+
+class TokenPolicy:
+    """Selection and liveness of the rows of one request. `live` lists the rows that go on; `reasons` why others ended."""
+
+    def __init__(self, request: Request, decoding: Decoding) -> None:
+        self.rows = rows = decoding.rows
+        options = request.sampling * rows if len(request.sampling) == 1 else request.sampling
+        self._select = [
+            make_selector(
+                options[row],
+                vocab_size=decoding.spec.vocab_size,
+                valid_ids=request.valid_ids or decoding.spec.vocab_size,
+                end_ids=request.end_ids,
+                prompt=decoding.ids[row, : int(decoding.lengths[row])].tolist(),
+            )
+            for row in range(rows)
+        ]
+        self._decoding, self._tokens = decoding, decoding.tokens
+        self._ends = request.end_ids if request.stop_on_eos else frozenset[int]()
+        limit = decoding.spec.capacity or request.context_length
+        self._left = [limit - int(length) if limit else 1 << 62 for length in decoding.lengths]
+        self.stopped: set[int] = request.stopped
+        self.live = list(range(rows))
+        self.reasons: dict[int, str] = {}
+
+    def choose(self) -> list[int]:
+        """Write each live row's next token into the decoder's token buffer. Returns the rows that were live before."""
+        logits, tokens, ends = self._decoding.logits, self._tokens, self._ends
+        chosen = self.live
+        ended = False
+        for row in chosen:
+            token = self._select[row](logits[row])
+            tokens[row, 0] = token
+            self._left[row] -= 1
+            if token in ends:
+                self.reasons[row] = "stop"
+                ended = True
+            elif self._left[row] <= 0:
+                self.reasons[row] = "context"
+                ended = True
+        if ended or self.stopped:
+            self.live = [row for row in chosen if row not in self.reasons and row not in self.stopped]
+        return chosen

@@ -1,0 +1,202 @@
+"""Publishing: what emits do with a value, event by event, and the outputs they add up to (standard, 3.6 and 3.7)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from genai_runtime.inputs import Dim, unify
+from genai_runtime.policy import TokenPolicy
+from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.request import Event
+from genai_runtime.values import Array, Value, to_array
+
+Mode = Literal["replace", "append", "event"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A declared output. dims: extents, symbols, None for an axis that is never checked."""
+
+    name: str
+    dtype: str
+    dims: tuple[Dim, ...]
+    rowwise: bool = False
+    row_axis: int | None = None
+    row_factor: int = 1
+
+
+@dataclass
+class _Slot:
+    """What one output, or one row of it, has received so far."""
+
+    chunks: list[Array] = field(default_factory=list[Array])
+    axis: int = 0
+    events: list[Array] = field(default_factory=list[Array])
+
+    def value(self) -> Array | None:
+        """Everything published, as one array; None when nothing was."""
+        if not self.chunks:
+            return None
+        return self.chunks[0] if len(self.chunks) == 1 else np.concatenate(self.chunks, axis=self.axis)
+
+    def take(self, mode: Mode, value: Array, axis: int) -> None:
+        """Add one emission."""
+        if mode == "append" and self.chunks:
+            self.chunks.append(value)
+            self.axis = axis
+        else:
+            self.chunks = [value]
+        if mode == "event":
+            self.events.append(value)
+
+
+class Publisher:
+    """Collects what a run publishes. `symbols` are the request's, shared with the binding of its inputs."""
+
+    def __init__(self, outputs: Sequence[Output], symbols: dict[str, int]) -> None:
+        self._outputs = {each.name: each for each in outputs}
+        self._symbols = symbols
+        self._aggregate: dict[str, _Slot] = {}
+        self._rows: dict[str, list[_Slot]] = {}
+        self.iterations = 0
+        self.finish_reasons: dict[int, str] = {}
+
+    def emit(
+        self, output: str, mode: Mode, value: Value, axis: int, step: int, origin: str, length: Value | None = None
+    ) -> Event:
+        """Publish a whole value, or its first `length` entries on `axis`."""
+        spec, array = self._outputs[output], to_array(value)
+        if length is not None:
+            array = _prefix(array, int(to_array(length).reshape(-1)[0]), axis, origin)
+        free = axis if mode == "append" or length is not None else -1
+        self._check(spec, array, free, self._symbols, origin)
+        self._aggregate.setdefault(output, _Slot()).take(mode, array, axis)
+        return Event(output, None, array, step)
+
+    def emit_rows(
+        self,
+        output: str,
+        mode: Mode,
+        value: Value,
+        axis: int,
+        step: int,
+        origin: str,
+        when: Value | None = None,
+        length: Value | None = None,
+    ) -> Iterator[Event]:
+        """Publish row by row: rows whose guard is false publish nothing and keep their slot."""
+        spec, array = self._outputs[output], to_array(value)
+        count = array.shape[0]
+        guards = _per_row(when, count, "guard", origin, True)
+        lengths = _per_row(length, count, "valid_length", origin, None)
+        slots = self._rows.setdefault(output, [])
+        slots.extend(_Slot() for _ in range(count - len(slots)))
+        free = axis if mode == "append" or length is not None else -1
+        for row in range(count):
+            if not guards[row]:
+                continue
+            part = array[row : row + 1].copy()
+            if (kept := lengths[row]) is not None:
+                part = _prefix(part, int(kept), axis, origin)
+            self._check(spec, part, free, self._row_symbols(spec), origin)
+            slots[row].take(mode, part, axis)
+            yield Event(output, row, part, step)
+
+    def token(self, output: str, row: int, tokens: Array, step: int) -> Event:
+        """Append one row's token, int64 [1, 1]: the emit of a token policy that the runtime supplies."""
+        part = tokens[row : row + 1].astype(np.int64)
+        slots = self._rows.setdefault(output, [])
+        slots.extend(_Slot() for _ in range(tokens.shape[0] - len(slots)))
+        slots[row].take("append", part, 1)
+        return Event(output, row, part, step)
+
+    def decoded(self, policy: TokenPolicy, limit: int) -> None:
+        """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
+        reasons = policy.reasons
+        self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
+
+    def finish(self) -> "Result":
+        """Hold what has added up against the output contracts and hand it over."""
+        for name, slot in self._aggregate.items():
+            value = slot.value()
+            if value is not None:
+                self._check(self._outputs[name], value, -1, self._symbols, f"output '{name}'")
+        for name, slots in self._rows.items():
+            for value in filter(lambda each: each is not None, (slot.value() for slot in slots)):
+                spec = self._outputs[name]
+                self._check(spec, value, -1, self._row_symbols(spec), f"output '{name}'")  # type: ignore[arg-type]
+        return Result(
+            {name: value for name, slot in self._aggregate.items() if (value := slot.value()) is not None},
+            {name: [slot.value() for slot in slots] for name, slots in self._rows.items()},
+            {name: list(slot.events) for name, slot in self._aggregate.items() if slot.events},
+            self.iterations,
+            dict(self.finish_reasons),
+        )
+
+    def _row_symbols(self, spec: Output) -> dict[str, int]:
+        first = next((dim for dim in spec.dims if isinstance(dim, str)), None)
+        others = {name: extent for name, extent in self._symbols.items() if name != first}
+        return others if first is None else {**others, first: 1}
+
+    @staticmethod
+    def _check(spec: Output, array: Array, free: int, symbols: dict[str, int], origin: str) -> None:
+        if array.ndim != len(spec.dims):
+            what = f"output '{spec.name}' was given rank {array.ndim}, it declares {len(spec.dims)}"
+            raise ExecutionError("emit-contract", what, origin=origin)
+        dims = [None if axis == free else dim for axis, dim in enumerate(spec.dims)]
+        try:
+            unify(f"output '{spec.name}'", array.shape, dims, symbols, spec.row_axis, spec.row_factor)
+        except RequestError as conflict:
+            raise ExecutionError("emit-contract", conflict.what, origin=origin) from conflict
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one invocation. `result[name]` is an aggregate output; rows and events have calls of their own."""
+
+    aggregate: dict[str, Array]
+    row_slots: dict[str, list[Array | None]]
+    event_lists: dict[str, list[Array]]
+    iterations: int
+    finish_reasons: dict[int, str]
+
+    def __getitem__(self, output: str) -> Array:
+        """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""
+        if output in self.aggregate:
+            return self.aggregate[output]
+        rows = self.row_slots.get(output, [])
+        if len(rows) == 1 and rows[0] is not None:
+            return rows[0]
+        raise KeyError(output)
+
+    def __contains__(self, output: object) -> bool:
+        return output in self.aggregate or output in self.row_slots
+
+    def rows(self, output: str) -> list[Array | None]:
+        """A row-wise output: one [1, ...] array a row, None for a row that published nothing."""
+        return self.row_slots[output]
+
+    def events(self, output: str) -> list[Array]:
+        """What event emits published, in order."""
+        return self.event_lists.get(output, [])
+
+
+def _prefix(array: Array, length: int, axis: int, origin: str) -> Array:
+    if not 0 <= length <= array.shape[axis]:
+        what = f"valid_length is {length}, the value has {array.shape[axis]} entries on axis {axis}"
+        raise ExecutionError("emit-length", what, origin=origin)
+    return array[(slice(None),) * axis + (slice(0, length),)]
+
+
+def _per_row(
+    value: Value | None, count: int, what: str, origin: str, absent: bool | None
+) -> Sequence[bool | int | None]:
+    if value is None:
+        return [absent] * count
+    array = to_array(value).reshape(-1)
+    if array.size not in (1, count):
+        raise ExecutionError("emit-rows", f"the {what} has {array.size} entries for {count} rows", origin=origin)
+    entries: list[bool | int | None] = array.tolist()
+    return entries * count if array.size == 1 and count != 1 else entries

@@ -1,0 +1,61 @@
+"""What a caller asks for, and what comes back: requests, events, results."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from genai_runtime.sample import SamplingOptions
+from genai_runtime.values import Array, Value
+
+
+@dataclass
+class SessionStore:
+    """State cells kept between the invocations of one session, by cell name. `pending` become `cells` on success."""
+
+    cells: dict[str, Value] = field(default_factory=dict[str, Value])
+    pending: dict[str, Value] = field(default_factory=dict[str, Value])
+
+    def commit(self) -> None:
+        """The invocation succeeded."""
+        self.cells.update(self.pending)
+        self.pending.clear()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One invocation.
+
+    tensors: caller values by input name or application name. roles: values of runtime roles that the caller set
+    (standard, 3.1), e.g. {"seed": 7}. prompt_lengths: valid tokens of each row of a right-padded prompt. sampling: one
+    entry a row, for a token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how
+    many leading ids exist, 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it runs).
+    """
+
+    tensors: Mapping[str, Array]
+    roles: Mapping[str, Array | int | float] = field(default_factory=dict[str, Array | int | float])
+    stop_on_eos: bool = True
+    session: SessionStore | None = None
+    prompt_lengths: tuple[int, ...] | None = None
+    sampling: tuple[SamplingOptions, ...] = (SamplingOptions(temperature=0.0),)
+    end_ids: frozenset[int] = frozenset()
+    valid_ids: int = 0
+    context_length: int = 0
+    stopped: set[int] = field(default_factory=set[int])
+
+    def kept(self, cell: str, initial: Value) -> Value:
+        """What the session stored for a cell, else the value it starts from."""
+        return initial if self.session is None else self.session.cells.get(cell, initial)
+
+    def keep(self, cell: str, value: Value) -> None:
+        """Store a session cell's final value; without a session nothing is stored."""
+        if self.session is not None:
+            self.session.pending[cell] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One publication: `value` went to `output`. row: the batch row, None for an aggregate. step: the loop iteration."""
+
+    output: str
+    row: int | None
+    value: Array
+    step: int

@@ -1,0 +1,68 @@
+"""Rows and control values of a loop: who is live, how long, and what inactive rows keep (standard, 3.4)."""
+
+import numpy as np
+
+from genai_runtime.problem import ExecutionError
+from genai_runtime.values import Array, Value, to_array, to_value
+
+
+def iteration_limit(value: Value, origin: str) -> int:
+    """A loop's bound: exactly one non-negative integer."""
+    array = to_array(value)
+    if array.size != 1 or int(array.flat[0]) < 0:
+        raise ExecutionError(
+            "loop-bound", f"the bound is {array.tolist()}, not one non-negative integer", origin=origin
+        )
+    return int(array.flat[0])
+
+
+def live_rows(value: Value, heed: bool = True) -> Array:
+    """The liveness mask, bool [rows] (one entry steers the whole batch). heed False: every row counts as live."""
+    array = to_array(value).reshape(-1)
+    return array.copy() if heed else np.ones_like(array, dtype=np.bool_)
+
+
+def iteration_value(step: int, rank: int, extent: int = 1) -> Value:
+    """The induction value: int64, a scalar or a vector filled with the iteration number."""
+    return to_value(np.full((extent,) * rank, step, dtype=np.int64))
+
+
+def branch_key(value: Value, origin: str) -> str:
+    """The case a predicate names: `true`/`false` for bool, the decimal string of an integer."""
+    array = to_array(value)
+    if array.size != 1:
+        raise ExecutionError("branch-predicate", f"the predicate has {array.size} elements, not one", origin=origin)
+    one = array.reshape(-1)[0].item()
+    return ("true" if one else "false") if isinstance(one, bool) else str(one)
+
+
+def unmatched_case(key: str, origin: str) -> ExecutionError:
+    """The failure of a branch without a default whose predicate names no case."""
+    return ExecutionError("branch-case", f"no case '{key}' and no default", origin=origin)
+
+
+def keep_rows(cell: str, live: Array, current: Value, following: Value, axis: int, factor: int, grows: int) -> Value:
+    """`following`, but with the current entries of rows that are not live.
+
+    axis: the request axis; factor: consecutive entries a request; grows: the axis that may have grown, -1 for none (then
+    only the old coordinates of an inactive row are restored).
+    """
+    old, new = to_array(current), to_array(following)
+    if new.shape[axis] != live.size * factor or old.shape[axis] != new.shape[axis]:
+        what = f"cell '{cell}' has {new.shape[axis]} entries on its request axis for {live.size} rows"
+        raise ExecutionError("inactive-rows", what)
+    fits = all(a == b or (i == grows and a <= b) for i, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)))
+    if not fits:
+        what = f"cell '{cell}' changed shape from {list(old.shape)} to {list(new.shape)} while rows are inactive"
+        raise ExecutionError("inactive-rows", what)
+    merged = new.copy()
+    frozen = np.repeat(~live, factor)
+    kept = [slice(None)] * new.ndim
+    if grows >= 0:
+        kept[grows] = slice(0, old.shape[grows])
+    place = list(kept)
+    place[axis] = frozen  # type: ignore[call-overload]
+    from_old = [slice(None)] * old.ndim
+    from_old[axis] = frozen  # type: ignore[call-overload]
+    merged[tuple(place)] = old[tuple(from_old)]
+    return to_value(merged)

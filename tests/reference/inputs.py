@@ -1,0 +1,74 @@
+"""Bind the inputs of one invocation (metadata standard 3.1, 3.2)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tests.reference.values import Array, Document, ReferenceError, Scope, literal
+
+# What a runtime supplies for a request field that neither the caller nor the document gives (1.8, 3.1).
+FALLBACKS: dict[str, bool | int | float] = {
+    "seed": 0,
+    "sampling_temperature": 1.0,
+    "sampling_top_k": 0,
+    "sampling_top_p": 1.0,
+    "sampling_min_p": 0.0,
+}
+
+
+def bind_inputs(workflow: Document, given: Mapping[str, Array], scope: Scope) -> dict[str, Array]:
+    """The environment of the root region: one value a bound input, one bool a `present_as`.
+
+    Raises ReferenceError: unknown_input, missing_input, literal, or a contract's failure.
+    """
+    declared: Document = workflow.get("inputs", {})
+    _refuse_unknown(declared, given)
+    env: dict[str, Array] = {}
+    for name in sorted(declared):
+        value = _caller_value(name, declared[name], given)
+        if value is not None:
+            scope.check(name, value, declared[name]["contract"])
+            env[name] = value
+    for name in sorted(declared):
+        default = _default(declared[name])
+        if name not in env and default is not None:
+            value = literal(name, default, declared[name]["contract"], scope)
+            scope.check(name, value, declared[name]["contract"])
+            env[name] = value
+    for name in sorted(declared):
+        _note_presence(name, declared[name], env)
+    return env
+
+
+def _refuse_unknown(declared: Document, given: Mapping[str, Array]) -> None:
+    known = set(declared) | {
+        spec["source"]["name"] for spec in declared.values() if spec["source"]["kind"] == "application"
+    }
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ReferenceError("unknown_input", f"undeclared inputs {unknown}")
+
+
+def _caller_value(name: str, spec: Document, given: Mapping[str, Array]) -> Array | None:
+    if name in given:
+        return np.asarray(given[name])
+    if spec["source"]["kind"] == "application" and spec["source"]["name"] in given:
+        return np.asarray(given[spec["source"]["name"]])
+    return None
+
+
+def _default(spec: Document) -> object:
+    if spec["source"]["kind"] == "artifact":
+        raise ReferenceError("artifact", "an artifact source is no tensor")
+    if spec.get("default") is not None:
+        return spec["default"]
+    if spec["source"]["kind"] == "request":
+        return FALLBACKS.get(spec["role"].get("role", ""))
+    return None
+
+
+def _note_presence(name: str, spec: Document, env: dict[str, Array]) -> None:
+    if spec.get("present_as"):
+        env[spec["present_as"]] = np.array(name in env)
+    if name not in env and spec.get("required", True):
+        raise ReferenceError("missing_input", f"required input {name!r} was not supplied")

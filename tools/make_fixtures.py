@@ -1,0 +1,42 @@
+"""Write every package under fixtures/ anew: `python -m tools.make_fixtures [FOLDER]`.
+
+The same bytes on every run: weights come from fixed seeds, documents and configs from code.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tools.fixtures.control_flow import branch_joins, nested_loops
+from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
+from tools.fixtures.policy_decoder import tiny_decoder
+from tools.fixtures.runtime_decoder import tiny_runtime_policy
+from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "bounded-growing": bounded_growing,
+    "branch-joins": branch_joins,
+    "nested-loops": nested_loops,
+    "ragged-emit": ragged_emit,
+    "session-counter": session_counter,
+    "tiny-concat-v1": tiny_concat_v1,
+    "tiny-decoder": tiny_decoder,
+    "tiny-gqa-v1": tiny_gqa_v1,
+    "tiny-runtime-policy": tiny_runtime_policy,
+}
+
+
+def make_fixtures(root: Path) -> None:
+    """Replace the package folders under `root`; anything else there is left alone."""
+    for name, make in MAKERS.items():
+        folder = root / name
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        make(folder)
+
+
+if __name__ == "__main__":
+    make_fixtures(Path(sys.argv[1]) if len(sys.argv) > 1 else FIXTURES)
