@@ -90,7 +90,7 @@ def open_session(
         elif key == "graph_optimization_level":
             settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, str(value))
         else:
-            setattr(settings, key, value)
+            setattr(settings, "logid" if key == "log_id" else key, value)
     return ort.InferenceSession(str(graph), settings, providers=list(providers))
 
 

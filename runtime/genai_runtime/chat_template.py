@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 MAX_TEMPLATE_BYTES = 256 << 10
-_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError)
 """What an expression of a template can raise besides jinja2's own errors."""
 
 

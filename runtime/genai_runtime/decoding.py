@@ -40,7 +40,6 @@ class DecoderSpec:
     token_dtype: str
     logits: str
     logits_dtype: str
-    last_logits_only: bool
     mask: Mask | None
     positions: tuple[str, str] | None
     slots: tuple[Slot, ...]

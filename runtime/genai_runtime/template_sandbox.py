@@ -23,7 +23,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 MAX_SIZE = 16 << 20  # characters and items in one value
-WORK = 5_000_000  # units of one rendering; a unit is up to about 100 ns
+WORK = 2_000_000  # units of one rendering; a unit takes 0.1 to 1 us
+MAX_BITS = 10_000  # of one integer
 CHARS_A_UNIT = 8
 BIG_ARGUMENT = 100_000  # no filter or string method of a chat template needs a larger number
 DROPPED = ("lipsum", "random", "urlize", "pprint", "xmlattr", "striptags")  # not deterministic, or slow on crafted text
@@ -252,10 +253,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         budget = _BUDGET.get()
         if operator == "%" and isinstance(left, str):
             _foresee_format(left, [right])
-        elif operator == "*" and not (isinstance(left, int | float) and isinstance(right, int | float)):
-            _refuse_over(_length(left) * _length(right))
-        elif operator == "**" and isinstance(left, int) and isinstance(right, int):
-            _refuse_over(left.bit_length() * abs(right))
+        elif operator in ("*", "**"):
+            _foresee_product(operator, left, right)
         result = super().call_binop(context, operator, left, right)
         if isinstance(result, str):
             _refuse_over(len(result))
@@ -267,10 +266,19 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super()._generate(source, *args, **kwargs)
 
 
+def _foresee_product(operator: str, left: Any, right: Any) -> None:
+    if not (isinstance(left, int) and isinstance(right, int)):
+        _refuse_over(_length(left) * _length(right))
+        return
+    bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
+    if bits > MAX_BITS:
+        raise OverBudget(f"the template computes an integer of more than {MAX_BITS} bits")
+
+
 def _length(value: Any) -> int:
     if isinstance(value, int):
         return abs(value)
-    return len(value) if hasattr(value, "__len__") else 1
+    return len(value) if isinstance(value, str | list | tuple | bytes) else 1
 
 
 def _rewrite(tree: nodes.Node, environment: BoundedEnvironment) -> None:
@@ -283,7 +291,7 @@ def _rewrite(tree: nodes.Node, environment: BoundedEnvironment) -> None:
 
     def replaced(node: Any) -> Any:
         if isinstance(node, nodes.Concat):
-            return through("_joined", nodes.List(node.nodes, "load", lineno=node.lineno))
+            return through("_joined", nodes.List(node.nodes, lineno=node.lineno))
         if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
             return through("_measured", node)
         return node

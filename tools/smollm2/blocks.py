@@ -23,7 +23,8 @@ def pack_4bit(quants: NDArray[np.uint8]) -> NDArray[np.uint8]:
     Source: com.microsoft.MatMulNBits, input B.
     """
     pairs = quants.reshape(quants.shape[0], -1, BLOCK // 2, 2)
-    return pairs[..., 0] | (pairs[..., 1] << 4)
+    packed: NDArray[np.uint8] = np.bitwise_or(pairs[..., 0], np.left_shift(pairs[..., 1], np.uint8(4)))
+    return packed
 
 
 def center_matrix(blocks: AffineBlocks) -> NDArray[np.float32]:

@@ -53,7 +53,10 @@ class AffineBlocks:
 
 @dataclass(frozen=True)
 class SymmetricBlocks:
-    """A matrix in Q8_0 blocks: weight = scale * quant. quants int8 [rows, columns]; scale float32 [rows, columns / 32]."""
+    """A matrix in Q8_0 blocks: weight = scale * quant.
+
+    quants int8 [rows, columns]; scale float32 [rows, columns / 32].
+    """
 
     quants: NDArray[np.int8]
     scale: NDArray[np.float32]

@@ -67,7 +67,7 @@ class Decoder:
         self._output(logits, "logits", ["batch", "sequence", config.vocabulary])
         for index, pair in enumerate(presents):
             for value, part in zip(pair, ("key", "value"), strict=True):
-                shape = ["batch", config.kv_heads, "present_sequence", config.head_size]
+                shape: list[int | str] = ["batch", config.kv_heads, "present_sequence", config.head_size]
                 self._output(value, f"present.{index}.{part}", shape)
 
     def _lengths(self, input_ids: ir.Value, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -140,7 +140,7 @@ class Decoder:
 
     def _state(self, prefix: str, length: str, index: int) -> tuple[ir.Value, ir.Value]:
         config = self.checkpoint.config
-        shape = ["batch", config.kv_heads, length, config.head_size]
+        shape: list[int | str] = ["batch", config.kv_heads, length, config.head_size]
         key, value = (self._input(f"{prefix}.{index}.{part}", ir.DataType.FLOAT, shape) for part in ("key", "value"))
         return key, value
 

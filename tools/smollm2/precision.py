@@ -101,7 +101,8 @@ class Quantised:
         blocks = Blocks(
             self.weights.append(f"{name}.quants", pack_4bit(matrix.quants)),
             self.weights.append(f"{name}.scale", matrix.scale.reshape(-1)),
-            *matrix.quants.shape,
+            rows=matrix.quants.shape[0],
+            columns=matrix.quants.shape[1],
             bits=4,
         )
         product = self._in_two_passes(x, blocks) if twice else self._product(x, blocks, FLOAT32_ACTIVATIONS)

@@ -232,7 +232,7 @@ class DecoderLoop:
         if mask is None or fixed_size or last_token_only(graph.model, graph.signature.outputs[0].name):
             return False
         own_lengths = bool(graph.signature.cache_ops) and all(writes_in_place(op) for op in graph.signature.cache_ops)
-        return own_lengths if mask.use == "lengths" else positions
+        return (own_lengths and mask.constant_width) if mask.use == "lengths" else positions
 
     def _vocabulary(self, graph: Graph, logits: str) -> int:
         port = next(each for each in graph.signature.outputs if each.name == logits)

@@ -71,6 +71,7 @@ def load_graph(path: Path, root: Path) -> ModelProto:
     try:
         model = _parse(find_artifact(root, name).file, name)
         _check_bounds(model)
+        _check_names(model)
     except ArtifactFault as fault:
         raise CompileError([fault.problem(Place(name), "")]) from fault
     except TextprotoFault as fault:
@@ -125,11 +126,12 @@ def _parse(file: Path, name: str) -> ModelProto:
         return parse_textproto(file.read_bytes().decode("utf-8"))
     if not size:
         raise _Bound("the file is empty")
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        if mapped[:40].startswith(b"version https://git-lfs"):
-            raise _Bound("this is a Git LFS pointer, not the file itself (fetch it with `git lfs pull`)")
-        with memoryview(mapped) as view:
-            slim = without_bulk_data(view)
+    with file.open("rb") as stream:
+        # Not closed by hand: a fault's traceback still holds views of it, and closing would raise in its place.
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    if mapped[:40].startswith(b"version https://git-lfs"):
+        raise _Bound("this is a Git LFS pointer, not the file itself (fetch it with `git lfs pull`)")
+    slim = without_bulk_data(memoryview(mapped))
     if len(slim) > MAX_GRAPH_BYTES:
         raise _Bound(f"the graph has {len(slim)} bytes without its weights; the limit is {MAX_GRAPH_BYTES}")
     return ModelProto.FromString(slim)
@@ -147,6 +149,24 @@ def _check_bounds(model: ModelProto) -> None:
         if not level:
             return
     raise _Bound(f"graphs are nested deeper than {MAX_NESTING} levels")
+
+
+def _check_names(model: ModelProto) -> None:
+    """protobuf hands out names that are no UTF-8 as bytes; everything here takes them for text."""
+    names: list[object] = [each.domain for each in model.opset_import]
+    names += [text for each in model.metadata_props for text in (each.key, each.value)]
+    bodies = [each.node for each in model.functions]
+    for graph in nested_graphs(model.graph):
+        values = (*graph.input, *graph.output, *graph.initializer)
+        names += [each.name for each in values]
+        names += [text for each in graph.initializer for pair in each.external_data for text in (pair.key, pair.value)]
+        names += [dim.dim_param for each in (*graph.input, *graph.output) for dim in each.type.tensor_type.shape.dim]
+        bodies.append(graph.node)
+    for node in (node for body in bodies for node in body):
+        names += (node.name, node.op_type, node.domain, *node.input, *node.output)
+        names += [each.name for each in node.attribute]
+    if not all(isinstance(each, str) for each in names):
+        raise _Bound("a name in it is no UTF-8 text: the file is damaged")
 
 
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:

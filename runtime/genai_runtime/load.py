@@ -1,0 +1,88 @@
+"""A compiled folder -> a Model: check, import the executor, open sessions."""
+
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from genai_runtime import abi
+from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
+from genai_runtime.model import Model
+from genai_runtime.problem import LoadError
+from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
+from genai_runtime.sessions import Graph, Sessions, Settings
+
+LOG = logging.getLogger("genai_runtime")
+
+
+def load(
+    folder: str | Path, providers: Sequence[str] | None = None, threads: int | None = None, verify: bool = False
+) -> Model:
+    """Load a compiled folder.
+
+    providers: execution providers in order, any spelling; strict: one that can't be used is an error. None: what the
+    package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads, default the cores
+    this process may use. verify: check large files by content too. The folder's executor.py is code and is executed:
+    load only what you trust as you would trust a Python package.
+    Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
+    provider-unavailable, session-failed.
+    """
+    manifest = read_manifest(Path(folder), abi.ABI_VERSION)
+    check_files(manifest, verify)
+    strict = wanted_by_user(providers) if providers is not None else ()
+    chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
+    for each in notices:
+        LOG.warning("%s", each)
+    sessions = Sessions(_graphs(manifest), Settings(chosen, _options(manifest.data["session"]["options"], threads)))
+    executor = _executor_class(manifest)(sessions)
+    check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
+    return Model(manifest, executor, sessions, notices)
+
+
+def _graphs(manifest: Manifest) -> dict[str, Graph]:
+    homes = {"package": manifest.package, "compiled": manifest.folder}
+    return {
+        name: Graph(homes[each["in"]] / each["file"], manifest.package / each["weights"])
+        for name, each in manifest.data["graphs"].items()
+    }
+
+
+def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
+    """Session options: the package's, then ours where it says nothing; the user's threads beat both."""
+    options = {"inter_op_num_threads": 1, "log_severity_level": 3, **stated}
+    if threads is not None or "intra_op_num_threads" not in options:
+        options["intra_op_num_threads"] = threads or allowed_cores()
+    return options
+
+
+def allowed_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _executor_class(manifest: Manifest) -> Any:
+    name = f"genai_executor_{manifest.data['executor_sha256'][:16]}"
+    module = sys.modules.get(name) or _import(name, manifest.executor)
+    if getattr(module, "ABI_VERSION", None) != abi.ABI_VERSION:
+        what = f"executor.py in '{manifest.folder}' is written for ABI {getattr(module, 'ABI_VERSION', None)}"
+        raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
+    return module.Executor
+
+
+def _import(name: str, file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as failure:
+        del sys.modules[name]
+        raise LoadError("damaged-folder", f"'{file}' can't be imported: {failure}", help=COMPILE_AGAIN) from failure
+    return module

@@ -1,0 +1,101 @@
+"""The manifest of a compiled folder, and whether the folder and its package are still what was compiled."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_runtime.problem import LoadError
+
+FORMAT = 1
+MAX_BYTES = 64 << 20
+SMALL_FILE = 4 << 20
+"""Up to this size a file is checked by content at every load; larger ones by size and time stamp, fully with verify."""
+
+COMPILE_AGAIN = "compile the package again with genai-compile"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A read manifest. folder: the compiled folder. package: the folder of the package it was made from."""
+
+    folder: Path
+    package: Path
+    data: Mapping[str, Any]
+
+    @property
+    def executor(self) -> Path:
+        """The generated module."""
+        return self.folder / "executor.py"
+
+
+def read_manifest(folder: Path, abi: int) -> Manifest:
+    """Read and check `manifest.json`. Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved."""
+    file = folder / "manifest.json"
+    if not file.is_file():
+        what = f"'{folder}' is no compiled folder: it has no manifest.json"
+        is_package = (folder / "inference_metadata.yaml").is_file() or (folder / "genai_config.json").is_file()
+        help = (
+            f"this is a package: run genai-compile {folder} first"
+            if is_package
+            else "name a folder that genai-compile wrote"
+        )
+        raise LoadError("not-compiled", what, help=help)
+    data = _parsed(file)
+    if data.get("format") != FORMAT or data.get("abi") != abi:
+        what = f"'{folder}' was compiled for format {data.get('format')}, ABI {data.get('abi')}; this runtime has {FORMAT}, {abi}"
+        raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
+    stated = data["package"]["path"]
+    package = Path(stated) if Path(stated).is_absolute() else (folder / stated).resolve()
+    if not package.is_dir():
+        what = f"the package of '{folder}' is not at '{stated}' any more"
+        help = "move it back, compile again, or compile with --bundle to make a folder that stands alone"
+        raise LoadError("package-moved", what, help=help)
+    return Manifest(folder, package, data)
+
+
+def check_files(manifest: Manifest, verify: bool = False) -> None:
+    """Hold executor and package files against the manifest. Raises LoadError `package-changed` naming every difference."""
+    data = manifest.data
+    if not manifest.executor.is_file() or _hash(manifest.executor) != data["executor_sha256"]:
+        what = f"executor.py in '{manifest.folder}' is missing or was changed after it was compiled"
+        raise LoadError("damaged-folder", what, help=COMPILE_AGAIN)
+    for each in data["graphs"].values():
+        if each["in"] == "compiled" and not (manifest.folder / each["file"]).is_file():
+            raise LoadError("damaged-folder", f"'{each['file']}' is missing in '{manifest.folder}'", help=COMPILE_AGAIN)
+    faults = [fault for each in data["files"] if (fault := _difference(manifest.package, each, verify))]
+    if faults:
+        raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
+
+
+def _parsed(file: Path) -> Mapping[str, Any]:
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise ValueError("it is too large")
+        data = json.loads(file.read_text(encoding="utf-8"))
+        wanted = {"executor_sha256", "files", "generation", "graphs", "inputs", "package", "session", "text"}
+        if not isinstance(data, dict) or ("format" in data and data["format"] == FORMAT and wanted - set(data)):
+            raise ValueError("entries are missing")
+    except (ValueError, OSError, RecursionError) as failure:
+        what = f"manifest.json of '{file.parent}' can't be read: {failure}"
+        raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
+    return data
+
+
+def _difference(package: Path, entry: Mapping[str, Any], verify: bool) -> str:
+    """How a file differs from what was compiled, in words; "" when it does not."""
+    file, name = package / entry["path"], entry["path"]
+    if not file.is_file():
+        return f"'{name}' is missing"
+    state = file.stat()
+    if state.st_size != entry["size"]:
+        return f"'{name}' has {state.st_size} bytes, it had {entry['size']}"
+    known = state.st_size > SMALL_FILE and state.st_mtime_ns == entry["mtime_ns"] and not verify
+    return "" if known or _hash(file) == entry["sha256"] else f"the content of '{name}' has changed"
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,299 @@
+"""A loaded package: the text level (generate, chat) and the workflow level (run, stream) of one executor."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
+from genai_runtime.generation import Generation, Run, TextSettings
+from genai_runtime.manifest import Manifest
+from genai_runtime.options import ROLES, Limits, resolve_limits, resolve_sampling, workflow_roles
+from genai_runtime.problem import RequestError
+from genai_runtime.publish import Result
+from genai_runtime.request import Event, Request, SessionStore
+from genai_runtime.sample import SamplingOptions
+from genai_runtime.sessions import Sessions
+from genai_runtime.stop_strings import join_stops
+from genai_runtime.text_files import TextFiles
+from genai_runtime.tokenizer import Tokenizer, open_tokenizer
+from genai_runtime.values import NUMPY, Array
+
+Message = Mapping[str, Any]
+
+
+class Executor(Protocol):
+    """A generated executor."""
+
+    def run(self, request: Request) -> Generator[Event, None, Result]: ...
+
+
+class Model:
+    """A compiled package, ready to run. Use it in a `with` block, or leave it to the garbage collector.
+
+    One model may serve several threads: every request has its own state; ONNX Runtime's sessions allow concurrent runs.
+    """
+
+    def __init__(self, manifest: Manifest, executor: Executor, sessions: Sessions, notices: Sequence[str]) -> None:
+        self._manifest, self._executor, self._sessions = manifest, executor, sessions
+        self._kept: dict[str, SessionStore] = {}
+        self.notices = tuple(notices)
+
+    # ---- text level --------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        batch: Sequence[str | Sequence[int]] | None = None,
+        max_new_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        stop_on_eos: bool = True,
+        add_special_tokens: bool = True,
+        skip_special_tokens: bool = True,
+        **sampling: Any,
+    ) -> Generation:
+        """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
+
+        sampling: the fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
+        gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
+        that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
+        Raises RequestError (unknown-option, bad-sampling-options, context-exceeded, empty-prompt, unsupported-option).
+        """
+        prompts = self._prompts(prompt, batch, add_special_tokens)
+        limits = resolve_limits(max_new_tokens, prompts, self._generation)
+        text = TextSettings(lambda: self.tokenizer, join_stops(stop), self._end_ids if stop_on_eos else frozenset(),
+                            skip_special_tokens)  # fmt: skip
+        stopped: set[int] = set()
+        if self._generation["policy"] == "runtime":
+            options = resolve_sampling(sampling, self._generation["defaults"], len(prompts))
+            runs = self._runtime_runs(prompts, limits, options, stop_on_eos, stopped)
+        else:
+            runs = self._workflow_runs(prompts, limits, sampling, stop_on_eos)
+        return Generation(runs, prompts, text, stopped)
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = True,
+        fold_system: bool = False,
+        template_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Generation:
+        """Answer a conversation through the package's chat template. options: those of `generate`.
+
+        messages: mappings with `role` and `content`. tools: JSON schemas, as the template expects them.
+        Raises RequestError `no-chat-template`, `chat-template-refused` (with the template's own words), and generate's.
+        """
+        ids = encode_chat(
+            self.tokenizer,
+            self.chat_template,
+            messages,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            fold_system=fold_system,
+            **(template_options or {}),
+        )
+        return self.generate(ids, **options)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The package's tokenizer, opened when first asked for. Raises LoadError `no-tokenizer`."""
+        return open_tokenizer(self._manifest.package, self._text_files)
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The package's chat templates, read when first asked for."""
+        return read_chat_template(self._manifest.package, self._text_files, self.tokenizer)
+
+    # ---- workflow level ----------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, Any], *, stop_on_eos: bool = True, session: str | None = None) -> Result:
+        """One invocation with exactly the document's inputs, by name or application alias.
+
+        session: keeps session-scoped state between calls under this name; without it every call is a first turn.
+        Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
+        """
+        events = self.stream(inputs, stop_on_eos=stop_on_eos, session=session)
+        while True:
+            try:
+                next(events)
+            except StopIteration as done:
+                result: Result = done.value
+                return result
+
+    def stream(
+        self, inputs: Mapping[str, Any], *, stop_on_eos: bool = True, session: str | None = None
+    ) -> Generator[Event, None, Result]:
+        """Like `run`, yielding each Event(output, row, value, step) as it is published."""
+        tensors = {name: np.asarray(value) for name, value in inputs.items()}
+        store = None if session is None else self._kept.setdefault(session, SessionStore())
+        request = Request(
+            tensors=tensors,
+            stop_on_eos=stop_on_eos,
+            session=store,
+            sampling=(self._sampling_of(tensors),),
+            end_ids=self._end_ids_of(tensors),
+            valid_ids=int(self._generation["valid_ids"]),
+            context_length=int(self._generation["context_length"]),
+        )
+        result = yield from self._executor.run(request)
+        if store is not None:
+            store.commit()
+        return result
+
+    def reset(self, session: str) -> None:
+        """Forget a session's state: its next call is a first turn."""
+        self._kept.pop(session, None)
+
+    def describe(self) -> dict[str, Any]:
+        """Inputs, outputs, state groups, policy, context, providers: plain data."""
+        data = self._manifest.data
+        return {
+            "name": data["name"],
+            "dialect": data["dialect"],
+            "compiler": data["compiler"],
+            "inputs": data["inputs"],
+            "outputs": data["outputs"],
+            "state_groups": data["state_groups"],
+            "policy": data["generation"]["policy"],
+            "context_length": data["generation"]["context_length"],
+            "end_ids": data["generation"]["end_ids"],
+            "providers": self._sessions.active_providers(),
+            "threads": self._sessions.settings.options.get("intra_op_num_threads"),
+        }
+
+    def close(self) -> None:
+        """Let the sessions go. Requests in flight keep theirs until they end."""
+        self._sessions.close()
+        self._kept.clear()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _generation(self) -> Mapping[str, Any]:
+        generation: Mapping[str, Any] = self._manifest.data["generation"]
+        return generation
+
+    @property
+    def _text_files(self) -> TextFiles:
+        return TextFiles.from_dict(self._manifest.data["text"])
+
+    @cached_property
+    def _end_ids(self) -> frozenset[int]:
+        return frozenset(self._generation["end_ids"])
+
+    def _input_of(self, *roles: str) -> Mapping[str, Any] | None:
+        return next((each for each in self._manifest.data["inputs"] if each["role"] in roles), None)
+
+    def _prompts(
+        self, prompt: str | Sequence[int] | None, batch: Sequence[str | Sequence[int]] | None, specials: bool
+    ) -> list[list[int]]:
+        if (prompt is None) == (batch is None):
+            raise RequestError("no-prompt", "give one prompt, or a batch of them")
+        given = list(batch) if batch is not None else [prompt if prompt is not None else ""]
+        prompts = [
+            self.tokenizer.encode(each, add_special_tokens=specials)
+            if isinstance(each, str)
+            else [int(i) for i in each]
+            for each in given
+        ]
+        if not prompts or any(not each for each in prompts):
+            raise RequestError("empty-prompt", "a prompt has no tokens", help="give at least one token a row")
+        size = int(self._generation["vocab_size"] or 0)
+        wrong = sorted({i for each in prompts for i in each if i < 0 or (size and i >= size)})
+        if wrong:
+            raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {size - 1}")
+        return prompts
+
+    def _prompt_tensor(self, prompts: Sequence[Sequence[int]]) -> dict[str, Array]:
+        spec = self._input_of("prompt_tokens")
+        if spec is None:
+            raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help="use run(inputs)")
+        width = max(len(each) for each in prompts)
+        ids = np.full((len(prompts), width), self._generation["pad_id"] or 0, dtype=NUMPY[spec["dtype"]])
+        for row, each in enumerate(prompts):
+            ids[row, : len(each)] = each
+        return {spec["name"]: ids if spec["rank"] == 2 else ids[0]}
+
+    def _length_roles(self, limits: Limits) -> dict[str, int]:
+        spec = self._input_of("max_output_tokens", "max_iterations")
+        return {spec["role"]: limits.new} if spec is not None else {}
+
+    def _runtime_runs(
+        self,
+        prompts: list[list[int]],
+        limits: Limits,
+        options: tuple[SamplingOptions, ...],
+        stop_on_eos: bool,
+        stopped: set[int],
+    ) -> list[Callable[[], Run]]:
+        """One run for all rows where the decoder can tell their lengths apart, else one a row."""
+        equal = len({len(each) for each in prompts}) == 1
+        together = equal or self._generation["ragged"]
+        groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
+
+        def request(rows: list[int]) -> Request:
+            chosen = [prompts[row] for row in rows]
+            return Request(
+                tensors=self._prompt_tensor(chosen),
+                roles=self._length_roles(limits),
+                stop_on_eos=stop_on_eos,
+                prompt_lengths=tuple(len(each) for each in chosen),
+                sampling=tuple(options[row] for row in rows),
+                end_ids=self._end_ids,
+                valid_ids=int(self._generation["valid_ids"]),
+                context_length=limits.context,
+                stopped=stopped if len(groups) == 1 else set(),
+            )
+
+        return [lambda rows=rows: self._executor.run(request(rows)) for rows in groups]  # type: ignore[misc]
+
+    def _workflow_runs(
+        self, prompts: list[list[int]], limits: Limits, sampling: Mapping[str, Any], stop_on_eos: bool
+    ) -> list[Callable[[], Run]]:
+        """A workflow says nothing of row lengths by role, so every row is a run of its own."""
+        declared = frozenset(str(each["role"]) for each in self._manifest.data["inputs"] if each["role"])
+        rows = [_one_row(sampling, row, len(prompts)) for row in range(len(prompts))]
+        roles = [workflow_roles(each, declared) for each in rows]
+
+        def request(row: int) -> Request:
+            lengths = self._length_roles(limits)
+            return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles[row]}, stop_on_eos)
+
+        return [lambda row=row: self._executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
+
+    def _sampling_of(self, tensors: Mapping[str, Array]) -> SamplingOptions:
+        """Sampling values that a caller of `run` gave as tensors, over the package's defaults."""
+        given = {}
+        for option, role in ROLES.items():
+            spec = self._input_of(role)
+            if spec is not None and spec["name"] in tensors:
+                given[option] = tensors[spec["name"]].reshape(-1)[0].item()
+        return resolve_sampling(given, self._generation["defaults"], 1)[0]
+
+    def _end_ids_of(self, tensors: Mapping[str, Array]) -> frozenset[int]:
+        spec = self._input_of("eos_token_ids")
+        if spec is None or spec["name"] not in tensors:
+            return self._end_ids
+        return frozenset(tensors[spec["name"]].reshape(-1).tolist())
+
+
+def _one_row(sampling: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
+    picked: dict[str, Any] = {}
+    for name, value in sampling.items():
+        if isinstance(value, list | tuple):
+            if len(value) != rows:
+                raise RequestError("wrong-row-count", f"{name} has {len(value)} entries for {rows} rows")
+            value = value[row]
+        picked[name] = value
+    return picked

@@ -1,0 +1,66 @@
+"""Execution providers: one the user names is strict, one the package names is a preference with a notice."""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from genai_runtime import binding
+from genai_runtime.problem import LoadError
+
+CPU = "CPUExecutionProvider"
+SPELLINGS = {
+    name.lower(): f"{name}ExecutionProvider"
+    for name in (
+        "CPU CUDA Tensorrt NvTensorRTRTX Dml QNN WebGpu WebNN Js OpenVINO VitisAI CoreML ROCM MIGraphX Xnnpack Dnnl Nnapi "
+        "ACL ArmNN CANN Azure"
+    ).split()
+} | {"directml": "DmlExecutionProvider", "web": "WebGpuExecutionProvider", "trt": "TensorrtExecutionProvider"}
+"""Short, lower-case names and ONNX Runtime's own."""
+
+Providers = tuple[tuple[str, dict[str, str]], ...]
+
+
+def provider_name(spelling: str) -> str:
+    """ONNX Runtime's name for any spelling of a provider. Raises LoadError `unknown-provider`."""
+    short = re.sub("executionprovider$", "", spelling.strip().lower())
+    if short not in SPELLINGS:
+        near = get_close_matches(short, SPELLINGS, 1)
+        help = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(SPELLINGS))}"
+        raise LoadError("unknown-provider", f"there is no execution provider '{spelling}'", help=help)
+    return SPELLINGS[short]
+
+
+def wanted_by_user(names: Sequence[str]) -> Providers:
+    """The providers a user asked for, in order, all present in this build. Raises LoadError `provider-unavailable`."""
+    chosen = [provider_name(each) for each in names]
+    missing = [each for each in chosen if each not in binding.available_providers()]
+    if missing:
+        raise LoadError(
+            "provider-unavailable",
+            f"{', '.join(missing)} was asked for, but this build of ONNX Runtime has {', '.join(binding.available_providers())}",
+            help="install the build that has it (genai-compile[gpu] for CUDA), or ask for cpu",
+        )
+    return tuple((each, {}) for each in chosen)
+
+
+def preferred_by_package(stated: Sequence[Mapping[str, Any]]) -> tuple[Providers, tuple[str, ...]]:
+    """What a package prefers as far as this build has it, CPU last, and a notice for each one that is absent."""
+    available = binding.available_providers()
+    here = [(each["name"], dict(each["options"])) for each in stated if each["name"] in available]
+    notices = tuple(
+        f"the package prefers {each['name']}, which this ONNX Runtime lacks; running on {here[0][0] if here else CPU}"
+        for each in stated
+        if each["name"] not in available
+    )
+    rest = [] if any(name == CPU for name, _ in here) else [(CPU, dict[str, str]())]
+    return (*here, *rest), notices
+
+
+def check_active(active: Mapping[str, Sequence[str]], wanted: Providers) -> None:
+    """After sessions are open: every provider the user named must really run them. Raises LoadError."""
+    for component, names in active.items():
+        lost = [name for name, _ in wanted if name not in names]
+        if lost:
+            what = f"{', '.join(lost)} was asked for, but the session of '{component}' runs on {', '.join(names)}"
+            raise LoadError("provider-unavailable", what, help="see ONNX Runtime's message above; or ask for cpu")
