@@ -103,15 +103,7 @@ class ChatTemplate:
             return render_bounded(template, variables)
         except OverBudget as error:
             raise RequestError("chat-template-limit", f"chat template '{name}': {error}") from error
-        except (
-            TemplateError,
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-            RecursionError,
-        ) as error:
+        except (TemplateError, *_FAILURES) as error:
             what = str(error) or type(error).__name__
             raise RequestError("chat-template-refused", what, help=_way_out(variables["messages"])) from error
 

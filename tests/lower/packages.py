@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
+from genai_compiler.problem import CompileError, Problem
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
 VOCABULARY, HIDDEN = 24, 8
@@ -115,6 +118,35 @@ def laid_over(plain: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
         else:
             merged[key] = value
     return merged
+
+
+def lower(folder: Path, recipe: Recipe | None = None, config: dict[str, Any] | None = None) -> Lowered:
+    return lower_genai_config(write_package(folder, recipe or Recipe(), config))
+
+
+def refused(folder: Path, recipe: Recipe | None = None, config: dict[str, Any] | None = None) -> dict[str, Problem]:
+    with pytest.raises(CompileError) as caught:
+        lower(folder, recipe, config)
+    return {each.code: each for each in caught.value.problems}
+
+
+def outcome(folder: Path) -> tuple[tuple[Problem, ...], dict[str, Any] | None]:
+    """(problems, the document if the package was not refused)."""
+    try:
+        lowered = lower_genai_config(folder)
+    except CompileError as refusal:
+        return refusal.problems, None
+    return lowered.problems, lowered.document
+
+
+def warned(lowered: Lowered) -> dict[str, Problem]:
+    return {each.code: each for each in lowered.problems}
+
+
+def eos_literal(lowered: Lowered) -> list[int]:
+    default = lowered.document["pipeline"]["workflow"]["inputs"]["package.eos_token_ids"]["default"]
+    assert isinstance(default, list)
+    return default
 
 
 def _lengths() -> list[NodeProto]:

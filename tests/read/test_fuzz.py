@@ -46,7 +46,7 @@ def _sound(error: CompileError) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
-@settings(max_examples=150, deadline=2000)
+@settings(max_examples=150, deadline=10_000)
 def test_damaged_data(seed: int, times: int) -> None:
     dice = random.Random(seed)
     for code, path, rule in faults(damaged(dice.choice([full(), bare()]), dice, times)):
@@ -54,7 +54,7 @@ def test_damaged_data(seed: int, times: int) -> None:
 
 
 @given(st.sampled_from(sorted(SOURCES)), st.data())
-@settings(max_examples=150, deadline=2000)
+@settings(max_examples=150, deadline=10_000)
 def test_damaged_text(name: str, data: st.DataObject) -> None:
     text = SOURCES[name]
     for _ in range(data.draw(st.integers(1, 4))):
@@ -66,7 +66,7 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
 
 
 @given(st.text(max_size=200), st.sampled_from(["m.yaml", "m.json"]))
-@settings(max_examples=200, deadline=2000)
+@settings(max_examples=200, deadline=10_000)
 def test_any_text(text: str, name: str) -> None:
     _judge(text, name)
 

@@ -184,3 +184,9 @@ def test_session_options() -> None:
     assert options.entries == (("session.x", "1"), ("session.y", "2"), ("session.z", "1"))
     assert [each.name for each in options.providers] == ["CPUExecutionProvider", "QNNExecutionProvider"]
     assert set(problems) == {"not-a-string", "ignored-key"}
+
+
+@pytest.mark.parametrize("key", ["sep_token_id", "decoder_start_token_id"])
+def test_ids_without_an_effect_are_named(key: str) -> None:
+    _, problems = config(f'{{"model": {{"{key}": 1}}}}')
+    assert problems["ignored-key"].path == f"model.{key}"

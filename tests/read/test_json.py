@@ -8,7 +8,7 @@ from genai_compiler.problem import CompileError, Place
 from genai_compiler.read.json_text import read_json
 from genai_compiler.read.tree import Limits
 from genai_compiler.read.yaml_text import read_yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 LIMITS = Limits()
@@ -39,6 +39,7 @@ def _has_nul(value: Any) -> bool:
     return "\\u0000" in json.dumps(value)
 
 
+@settings(deadline=None)
 @given(ROOTS, st.sampled_from([None, 0, 2, "\t"]), st.booleans())
 def test_what_json_writes_is_read(value: Any, indent: Any, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
@@ -46,6 +47,7 @@ def test_what_json_writes_is_read(value: Any, indent: Any, ascii_only: bool) -> 
         assert read_json(text, "m.json", LIMITS)[0] == value
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('{}[]:,"\\ \n0123456789.eE+-truefalsn ab'), max_size=40))
 def test_any_text_is_judged_as_json_judges_it(text: str) -> None:
     """Also with a mapping around it, so that the root is no reason to refuse."""
@@ -129,6 +131,7 @@ def test_places() -> None:
     assert places.find(("c",)) == Place("m.json", 4, 13)
 
 
+@settings(deadline=None)
 @given(ROOTS)
 def test_yaml_reads_json_alike(value: Any) -> None:
     """A JSON document named .yaml means the same (ASCII text; YAML knows no surrogate pairs)."""

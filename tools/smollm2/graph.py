@@ -119,10 +119,11 @@ class Decoder:
         return self.maths.project(self.builder.op.Mul(silu, up), layer.down, f"layers.{index}.down", twice=True)
 
     def _norm(self, x: ir.Value, weight: NDArray[np.float32], name: str) -> ir.Value:
+        """RMS norm in standard operators, which onnxruntime fuses: its own operator for this is not valid ONNX."""
+        op = self.builder.op
         scale = self.builder.initializer(self.weights.append(name, weight))
-        return self.builder.op.SimplifiedLayerNormalization(
-            x, scale, axis=-1, epsilon=self.checkpoint.config.norm_epsilon
-        )
+        mean = op.ReduceMean(op.Pow(x, 2.0), [-1], keepdims=1)
+        return op.Mul(op.Div(x, op.Sqrt(op.Add(mean, self.checkpoint.config.norm_epsilon))), scale)
 
     def _skip_norm(
         self, x: ir.Value, residual: ir.Value, weight: NDArray[np.float32], name: str

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,7 +65,8 @@ def _write_workflow_form(folder: Path, checkpoint: Checkpoint, out: Path) -> Non
     twin = out / "v1"
     if _is_current(twin):
         for name in (GRAPH, WEIGHTS):
-            _link(twin / name, folder / name)
+            # No hard link: the onnx library refuses external data that has a second name.
+            shutil.copyfile(twin / name, folder / name)
     else:
         _write_graph(folder, checkpoint, Quantised)
     write_text_files(folder, checkpoint.vocabulary, checkpoint.config.context_length)
@@ -90,14 +90,6 @@ def _write_v1_text(folder: Path, checkpoint: Checkpoint) -> None:
     write_text_files(folder, checkpoint.vocabulary, checkpoint.config.context_length)
     text = json.dumps(genai_config(checkpoint), indent=4) + "\n"
     (folder / "genai_config.json").write_text(text, encoding="utf-8")
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file under a second name, or a copy where the file system has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 @contextmanager

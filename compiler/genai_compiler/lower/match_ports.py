@@ -254,7 +254,13 @@ def spell_port(port: Port) -> str:
     """`float32 [batch, 2, ?, 16]`, for messages."""
     if port.shape is None:
         return f"{port.dtype} of unknown rank"
-    return f"{port.dtype} [{', '.join('?' if each is None else str(each) for each in port.shape)}]"
+    return f"{port.dtype} [{', '.join(_spell_extent(each) for each in port.shape)}]"
+
+
+def _spell_extent(extent: int | str | None) -> str:
+    if extent is None:
+        return "?"
+    return str(extent) if str(extent).isprintable() else repr(extent)
 
 
 def _rank(port: Port) -> int | None:

@@ -73,6 +73,6 @@ def _told_by(graph: Path, root: Path) -> str:
         return f"{graph.name} can't be read"
     widths = [each.shape[-1] for each in signature.outputs if each.shape and len(each.shape) == 3]
     caches = len(signature.cache_ops)
-    inputs = ", ".join(each.name for each in signature.inputs[:4])
+    inputs = ", ".join(repr(each.name) for each in signature.inputs[:4])
     text = f"{graph.name} takes {inputs}" + (f", keeps {caches} attention caches" if caches else "")
     return text + (f", gives {widths[0]} logits" if widths and isinstance(widths[0], int) else "")

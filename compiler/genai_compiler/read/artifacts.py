@@ -1,6 +1,7 @@
 """A file name that a package states -> a file inside the package, or the reason why not."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -35,8 +36,8 @@ def relative_name(name: str) -> str:
     Packages made on Windows write backslashes; the reference runtime splits on both, so both are checked.
     """
     parts = name.replace("\\", "/")
-    if not name or "\0" in name:
-        raise ArtifactFault("bad-path", "the file name is empty or holds a NUL character")
+    if not name or any(unicodedata.category(each).startswith("C") for each in name):
+        raise ArtifactFault("bad-path", f"{name!r} is no file name: it is empty or holds control characters")
     if parts.startswith("/") or _DRIVE.match(parts):
         raise ArtifactFault("outside-package", f"{name!r} is an absolute path", _RELATIVE)
     if ".." in parts.split("/"):

@@ -109,6 +109,9 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
     _check_root(root)
     model = root.section("model")
     model.check_keys(MODEL)
+    for key in ("sep_token_id", "decoder_start_token_id"):
+        if key in model.members:
+            model.warn("ignored-key", key, f"{key!r} has no effect on a decoder without an encoder", "remove it")
     if "model" not in root.members and isinstance(text.root, dict):
         root.problem(
             "missing-key", "", "the file has no 'model' object", "write it with the exporter that made the graph"
@@ -155,6 +158,9 @@ def _one_token(model: Section, key: str) -> int | None:
 
 def _decoder(section: Section) -> DecoderConfig:
     section.check_keys(DECODER)
+    for key in ("run_options", "shared_initializers"):
+        if section.members.get(key):
+            section.warn("ignored-key", key, f"{key!r} tunes another runtime's sessions and has no effect here")
     window = section.section("sliding_window") if section.value("sliding_window", Form.OBJECT) is not None else None
     return DecoderConfig(
         filename=section.string("filename") or "",

@@ -50,13 +50,14 @@ def mask_use(model: ModelProto, mask_input: str) -> MaskUse:
     With "lengths" a row of n valid positions may be given as any n ones, so right padding is harmless.
     """
     readers = _readers(model.graph)
+    published = {each.name for graph in nested_graphs(model.graph) for each in graph.output}
     pending, seen = [mask_input], set[str]()
     while pending:
         name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
-        if name in {each.name for graph in nested_graphs(model.graph) for each in graph.output}:
+        if name in published:
             return "columns"
         for node, graph in readers[name]:
             if node.op_type in _SAME_VALUES and not node.domain:

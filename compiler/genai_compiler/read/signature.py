@@ -14,7 +14,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TensorShap
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import CacheOp, cache_ops
-from genai_compiler.read.external_data import check_external_data
+from genai_compiler.read.external_data import check_external_data, external_tensors
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
@@ -155,11 +155,11 @@ def _check_names(model: ModelProto) -> None:
     """protobuf hands out names that are no UTF-8 as bytes; everything here takes them for text."""
     names: list[object] = [each.domain for each in model.opset_import]
     names += [text for each in model.metadata_props for text in (each.key, each.value)]
+    names += [text for each in external_tensors(model) for text in _texts(each)]
     bodies = [each.node for each in model.functions]
     for graph in nested_graphs(model.graph):
         values = (*graph.input, *graph.output, *graph.initializer)
         names += [each.name for each in values]
-        names += [text for each in graph.initializer for pair in each.external_data for text in (pair.key, pair.value)]
         names += [dim.dim_param for each in (*graph.input, *graph.output) for dim in each.type.tensor_type.shape.dim]
         bodies.append(graph.node)
     for node in (node for body in bodies for node in body):
@@ -167,6 +167,10 @@ def _check_names(model: ModelProto) -> None:
         names += [each.name for each in node.attribute]
     if not all(isinstance(each, str) for each in names):
         raise _Bound("a name in it is no UTF-8 text: the file is damaged")
+
+
+def _texts(tensor: TensorProto) -> list[object]:
+    return [tensor.name, *(text for pair in tensor.external_data for text in (pair.key, pair.value))]
 
 
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:

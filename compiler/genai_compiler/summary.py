@@ -1,0 +1,42 @@
+"""A compiled package in a few lines: inputs, outputs, components, state, session runs a token, files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from genai_compiler.driver import Compiled
+from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan, walk
+
+RUNTIME = "the runtime"
+
+
+def summary(compiled: Compiled, package: Path) -> Iterator[str]:
+    """Lines for a person; nothing but the notes when compilation stopped before there was a plan."""
+    plan = compiled.plan
+    if plan is not None:
+        yield f"{package.name}: {plan.dialect}"
+        yield f"  inputs      {', '.join(f'{each.name} {each.type}' for each in plan.inputs if each.required and each.source != 'literal') or 'none required'}"
+        yield f"  outputs     {', '.join(f'{each.name} {each.type}' for each in plan.outputs)}"
+        made = ", ".join(f"{each.name} ({each.artifact or RUNTIME})" for each in plan.components)
+        yield f"  components  {made}"
+        for group in plan.groups:
+            yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
+        yield f"  runs        {_runs(plan)}"
+    for note in compiled.notes:
+        yield f"  note        {note}"
+    if compiled.out is not None:
+        files = sorted(each.relative_to(compiled.out).as_posix() for each in compiled.out.rglob("*") if each.is_file())
+        shown = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
+        yield f"  written     {compiled.out} ({shown})"
+
+
+def _runs(plan: Plan) -> str:
+    """Session runs before, and in one iteration of, the outermost loop."""
+    loop = next((op for op in plan.body if isinstance(op, Loop)), None)
+    before = _count(tuple(op for op in plan.body if not isinstance(op, Loop)))
+    if loop is None:
+        return f"{before} session runs an invocation"
+    return f"{_count((*loop.body, *loop.advance))} session runs a token (iteration), {before} before the first"
+
+
+def _count(ops: tuple[Op, ...]) -> int:
+    return sum(isinstance(op, Invoke | Decode) for op in walk(ops))

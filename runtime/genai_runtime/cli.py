@@ -1,0 +1,183 @@
+"""genai-run: run a compiled package.
+
+Exit codes: 0 done; 1 our fault; 2 the input's fault (bad folder, bad request); 3 interrupted. Text goes to stdout as it
+is made, everything else to stderr.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genai_runtime.problem import GenaiError, LoadError
+
+if TYPE_CHECKING:
+    from genai_runtime.generation import Generation
+    from genai_runtime.model import Model
+
+EXIT_DONE, EXIT_FAULT, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 3
+FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        from genai_runtime.load import load
+
+        with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify) as model:
+            return _serve(model, arguments)
+    except GenaiError as refused:
+        print(f"genai-run: {refused}", file=sys.stderr)
+        return EXIT_INPUT if isinstance(refused, LoadError | ValueError) else EXIT_FAULT
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("genai-run", description="Run a compiled package.", epilog=__doc__)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--prompt", help="continue this text")
+    what.add_argument(
+        "--chat", metavar="TEXT", nargs="?", const="", help="answer this message; without TEXT, a conversation"
+    )
+    what.add_argument("--tokens", metavar="1,2,3", help="continue these token ids; prints ids")
+    what.add_argument("--describe", action="store_true", help="print inputs, outputs, state and providers as JSON")
+    parser.add_argument("--system", help="system message of a chat")
+    parser.add_argument("-n", "--max-new-tokens", type=int)
+    for name in FLOATS:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float)
+    for name in WHOLE:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
+    parser.add_argument("--ignore-eos", action="store_true", help="do not stop at end tokens")
+    parser.add_argument("--keep-special", action="store_true", help="show special tokens in the text")
+    parser.add_argument(
+        "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
+    )
+    parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
+    parser.add_argument("--verify", action="store_true", help="check large files by content too")
+    parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
+    parser.add_argument("--json", action="store_true", help="print one JSON line instead of text")
+    return parser
+
+
+def _serve(model: "Model", arguments: argparse.Namespace) -> int:
+    if arguments.describe:
+        print(json.dumps(model.describe(), indent=2))
+        return EXIT_DONE
+    if arguments.prompt is None and arguments.chat is None and arguments.tokens is None:
+        if sys.stdin.isatty():
+            return _conversation(model, arguments)
+        arguments.prompt = sys.stdin.read()
+    if arguments.chat == "":
+        return _conversation(model, arguments)
+    _show(_start(model, arguments), arguments)
+    return EXIT_DONE
+
+
+def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":
+    options = _options(arguments)
+    if arguments.tokens is not None:
+        return model.generate(_ids(arguments.tokens), **options)
+    if arguments.chat is not None:
+        return model.chat(_messages(arguments, [arguments.chat]), **options)
+    return model.generate(arguments.prompt, **options)
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    chosen = {name: getattr(arguments, name) for name in (*FLOATS, *WHOLE) if getattr(arguments, name) is not None}
+    return chosen | {
+        "max_new_tokens": arguments.max_new_tokens,
+        "stop": arguments.stop or None,
+        "stop_on_eos": not arguments.ignore_eos,
+        "skip_special_tokens": not arguments.keep_special,
+    }
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError as fault:
+        from genai_runtime.problem import RequestError
+
+        raise RequestError("bad-token", f"--tokens wants whole numbers with commas between, got {text!r}") from fault
+
+
+def _messages(arguments: argparse.Namespace, said: Sequence[str]) -> list[dict[str, str]]:
+    roles = ("user", "assistant")
+    system = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    return system + [{"role": roles[at % 2], "content": each} for at, each in enumerate(said)]
+
+
+def _show(generation: "Generation", arguments: argparse.Namespace) -> str:
+    if arguments.json:
+        print(json.dumps(_as_data(generation, with_text=arguments.tokens is None)))
+    elif arguments.tokens is not None:
+        print(",".join(map(str, generation.tokens)))
+    else:
+        for piece in generation:
+            print(piece, end="", flush=True)
+        print()
+    if arguments.stats:
+        for line in _stat_lines(generation):
+            print(line, file=sys.stderr)
+    return generation.text if arguments.tokens is None else ""
+
+
+def _as_data(generation: "Generation", with_text: bool) -> dict[str, Any]:
+    stats = generation.stats
+    return {
+        **({"text": generation.text} if with_text else {}),
+        "tokens": generation.tokens,
+        "finish_reason": generation.finish_reason,
+        "prompt_tokens": stats.prompt_tokens,
+        "new_tokens": stats.new_tokens,
+        "ttft_s": round(stats.ttft, 6),
+        "tokens_per_s": round(stats.rate, 3),
+    }
+
+
+def _stat_lines(generation: "Generation") -> list[str]:
+    stats = generation.stats
+    return [
+        f"prompt {stats.prompt_tokens} tokens, new {stats.new_tokens} tokens, finish reason {generation.finish_reason}",
+        f"first token after {stats.ttft * 1e3:.0f} ms, then {stats.rate:.1f} tokens/s; peak memory {_peak_memory()}",
+    ]
+
+
+def _peak_memory() -> str:
+    try:
+        import resource
+    except ImportError:
+        return "unknown on this system"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"{peak / (1 << 20 if sys.platform == 'darwin' else 1 << 10):.0f} MB"
+
+
+def _conversation(model: "Model", arguments: argparse.Namespace) -> int:
+    """Read a line, answer it, remember both; ends at end of input."""
+    said: list[str] = []
+    print("One line a turn; end of input (Ctrl-D) leaves.", file=sys.stderr)
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            print(file=sys.stderr)
+            return EXIT_DONE
+        if not line.strip():
+            continue
+        said.append(line)
+        try:
+            said.append(_show(model.chat(_messages(arguments, said), **_options(arguments)), arguments))
+        except GenaiError as refused:
+            said.pop()
+            print(f"genai-run: {refused}", file=sys.stderr)
