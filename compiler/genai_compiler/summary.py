@@ -14,7 +14,8 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
     plan = compiled.plan
     if plan is not None:
         yield f"{package.name}: {plan.dialect}"
-        yield f"  inputs      {', '.join(f'{each.name} {each.type}' for each in plan.inputs if each.required and each.source != 'literal') or 'none required'}"
+        asked = (f"{each.name} {each.type}" for each in plan.inputs if each.required and each.source != "literal")
+        yield f"  inputs      {', '.join(asked) or 'none required'}"
         yield f"  outputs     {', '.join(f'{each.name} {each.type}' for each in plan.outputs)}"
         made = ", ".join(f"{each.name} ({each.artifact or RUNTIME})" for each in plan.components)
         yield f"  components  {made}"

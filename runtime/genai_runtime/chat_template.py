@@ -111,6 +111,10 @@ class ChatTemplate:
         if name not in self._compiled:
             from jinja2.exceptions import TemplateError
 
+            if len(self.templates[name]) > MAX_TEMPLATE_BYTES:
+                raise LoadError(
+                    "chat-template-broken", f"chat template '{name}' has over {MAX_TEMPLATE_BYTES} characters"
+                )
             try:
                 self._compiled[name] = self._environment.from_string(self.templates[name])
             except (TemplateError, SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -24,6 +24,7 @@ from jinja2.utils import Namespace
 
 MAX_SIZE = 16 << 20  # characters and items in one value
 WORK = 2_000_000  # units of one rendering; a unit takes 0.1 to 1 us
+CALL = 8  # units of one call
 MAX_BITS = 10_000  # of one integer
 CHARS_A_UNIT = 8
 BIG_ARGUMENT = 100_000  # no filter or string method of a chat template needs a larger number
@@ -240,6 +241,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         budget = _BUDGET.get()
+        budget.spend(CALL)
         budget.charge(*args, *kwargs.values())
         subject = getattr(__obj, "__self__", None)
         if isinstance(subject, str):

@@ -147,6 +147,8 @@ def test_a_broken_template_is_a_load_error_only_when_used(tmp_path: Path) -> Non
     template = ChatTemplate({"default": "a\n{% for %}"})
     with pytest.raises(LoadError, match=r"chat-template-broken.*line 2"):
         template.render(USER)
+    with pytest.raises(LoadError, match="chat-template-broken"):
+        render("x" * 300_000)
     (tmp_path / "c.json").write_text('{"chat_template": [1]}', encoding="utf-8")
     with pytest.raises(LoadError, match="chat-template-broken"):
         read_chat_template(tmp_path, TextFiles(tokenizer_config="c.json"))
