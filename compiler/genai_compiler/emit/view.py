@@ -1,19 +1,20 @@
 """Plan -> the flat view of one executor module: every decision taken, every string a template places."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal
-from genai_compiler.emit.op_views import OpViews, OpView, Uses
+from genai_compiler.emit.op_views import OpView, OpViews, Uses, read_values
+from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.ir import Cell, Input, Output, Plan, StateGroup, Type
-from genai_compiler.plan.uses import all_reads
 
 ABI_VERSION = 1
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
 RESERVED = frozenset(
-    {"self", "request", "inputs", "out", "decoding", "policy", "tokens", "choose", "advance", "last", "row"}
+    "self request inputs out decoding policy tokens choose advance last row run decoder sessions".split()
 )
 MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
 
@@ -22,13 +23,11 @@ MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "
 class ExecutorView:
     """What `executor.py.j2` places."""
 
-    title: str
+    title: tuple[str, ...]
     provenance: str
     summary: str
     abi: int
     imports: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
     tables: tuple[str, ...]
     opens: tuple[str, ...]
     locals: tuple[str, ...]
@@ -39,6 +38,8 @@ class ExecutorView:
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     """The view of a plan's executor. provenance: the sentence that says what it was made from."""
     names = Names(RESERVED | MODULE | _abi_names())
+    for value in filter(read_values(plan).__contains__, plan.types):
+        names.of(value)  # values take the plain names; what the emitter adds takes what is left
     bindings = tuple(_locals(plan, names))
     views = OpViews(plan, names)
     body = views.region(plan.body, "0")
@@ -47,18 +48,20 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         stores = (*stores, "yield from ()")
     tables = (*(_cell_table(name, cell) for name, cell in views.uses.cells.items()), *_decoder_table(plan))
     runners = tuple(f"{name} = self.{name}" for name in views.uses.runners)
-    signature = f"{_port_list(plan.inputs)} -> {_port_list(plan.outputs)}"
     extra = {"Cell"} if views.uses.cells else set[str]()
+    extra |= {"Slot"} if any(group.slots for group in plan.groups) else set()
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
-        title=f"Executor for {comment(plan.name)}: {comment(signature)}",
+        title=_title(plan),
         provenance=provenance,
         summary=f"{comment(plan.name)}, compiled: one `run` is one invocation of the workflow.",
         abi=ABI_VERSION,
         imports=tuple(sorted({*ALWAYS, *views.uses.imports, *extra}, key=_isort)),
-        inputs=tuple(_input(each) for each in plan.inputs),
-        outputs=tuple(_output(each) for each in plan.outputs),
-        tables=tables,
+        tables=(
+            *_table("INPUTS", "Input", [_input(each) for each in plan.inputs]),
+            *_table("OUTPUTS", "Output", [_output(each) for each in plan.outputs]),
+            *tables,
+        ),
         opens=(*_opens(views.uses), *_open_decoder(plan)) or ("pass",),
         locals=(*runners, *bindings),
         body=body,
@@ -78,14 +81,28 @@ def _isort(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
+def _title(plan: Plan) -> tuple[str, ...]:
+    """The docstring's first lines: what goes in and what comes out."""
+    text = f"Executor for {comment(plan.name)}: {comment(f'{_port_list(plan.inputs)} -> {_port_list(plan.outputs)}')}"
+    return tuple(textwrap.wrap(text, MARGIN - 3, break_long_words=False, break_on_hyphens=False))
+
+
+def _table(name: str, kind: str, items: list[str]) -> tuple[str, ...]:
+    """Lines of a module-level tuple, one item a line."""
+    if not items:
+        return (f"{name}: tuple[{kind}, ...] = ()",)
+    if len(items) == 1:
+        return (f"{name} = ({items[0]},)",)
+    return (f"{name} = (", *(f"    {item}," for item in items), ")")
+
+
 def _port_list(ports: tuple[Input, ...] | tuple[Output, ...]) -> str:
     shown = [each for each in ports if isinstance(each, Output) or (each.required and each.source != "literal")]
     return ", ".join(f"{each.name} {each.type}" for each in shown) or "nothing"
 
 
 def _locals(plan: Plan, names: Names) -> Iterator[str]:
-    read = {value for op in plan.body for value in all_reads(op)} | {value for _, value in plan.stores}
-    read |= {value for _, value in plan.decoder.extras} if plan.decoder else set()
+    read = read_values(plan)
     for each in plan.inputs:
         if each.name in read:
             absent = not each.required and each.default is None

@@ -1,16 +1,16 @@
-"""Drop pure invokes, and branches and loops without effects, whose results nobody reads.
+"""Drop pure invokes and copies whose results nobody reads, and results that nobody reads of the invokes that stay.
 
-Before:  %a = invoke f(%x); %b = invoke g(%x); emit %a
+Before:  %a, %unread = invoke f(%x); %b = invoke g(%x); emit %a
 After:   %a = invoke f(%x); emit %a
 
-An invoke of a component with effects stays, and so does every emit and every loop that carries a session cell.
+An invoke of a component with effects stays and keeps at least one result; so does every emit, loop and branch.
 """
 
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import Branch, Copy, Invoke, Loop, Op, Plan
-from genai_compiler.plan.uses import all_reads, back_edge, defines
+from genai_compiler.plan.uses import all_reads, back_edge, checked_values, defines
 
 
 def drop_dead_steps(plan: Plan, profile: Profile) -> Plan:
@@ -25,25 +25,33 @@ def drop_dead_steps(plan: Plan, profile: Profile) -> Plan:
 def _region(ops: tuple[Op, ...], plan: Plan, wanted: set[str]) -> tuple[Op, ...]:
     kept: list[Op] = []
     for op in reversed(ops):
-        op = _inside(op, plan)
+        op = _inside(op, plan, wanted)
         if _needed(op, plan, wanted):
             kept.append(op)
             wanted = wanted | set(all_reads(op))
     return tuple(reversed(kept))
 
 
-def _inside(op: Op, plan: Plan) -> Op:
+def _inside(op: Op, plan: Plan, wanted: set[str]) -> Op:
     match op:
+        case Invoke():
+            return replace(op, outputs=_read_outputs(op, wanted))
         case Loop():
             after = {value for each in op.advance for value in all_reads(each)}
             return replace(op, body=_region(op.body, plan, set(back_edge(op)) | after))
         case Branch():
-            wanted = {value for join in op.joins for _, value in join.cases} | {join.default for join in op.joins}
-            cases = tuple((key, _region(ops, plan, wanted)) for key, ops in op.cases)
-            default = _region(op.default, plan, wanted) if op.default is not None else None
+            joined = {value for join in op.joins for _, value in join.cases} | {join.default for join in op.joins}
+            cases = tuple((key, _region(ops, plan, joined)) for key, ops in op.cases)
+            default = _region(op.default, plan, joined) if op.default is not None else None
             return replace(op, cases=cases, default=default)
         case _:
             return op
+
+
+def _read_outputs(op: Invoke, wanted: set[str]) -> tuple[tuple[str, str], ...]:
+    """Outputs that something reads or a check looks at; the first one when none is, since a session runs for one."""
+    checked = wanted.union(*map(checked_values, op.after))
+    return tuple(pair for pair in op.outputs if pair[1] in checked) or op.outputs[:1]
 
 
 def _needed(op: Op, plan: Plan, wanted: set[str]) -> bool:

@@ -23,8 +23,12 @@ _MARGIN = 100
 
 
 def plan_text(plan: Plan) -> str:
-    """The whole plan; ends with a newline. Same plan, same bytes."""
-    return "\n".join(_lines(plan)) + "\n"
+    """The whole plan; ends with a newline. Same plan, same bytes. A character of a name that does not print is escaped."""
+    return "\n".join(map(_printable, _lines(plan))) + "\n"
+
+
+def _printable(line: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line)
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -80,7 +84,7 @@ def _group(group: StateGroup) -> Iterator[str]:
 def _decoder(plan: Plan) -> Iterator[str]:
     facts = plan.decoder
     assert facts is not None
-    yield f"decoder {facts.component}: tokens {facts.tokens} ({facts.token_dtype}), logits {facts.logits} ({facts.logits_dtype}"
+    yield f"decoder {facts.component}: tokens {facts.tokens} ({facts.token_dtype}), logits {facts.logits} ({facts.logits_dtype})"
     yield f"  last position only: {_yes(facts.last_logits_only)}; rows of different length: {_yes(facts.ragged)}"
     if facts.mask is not None:
         width = "constant width" if facts.mask.constant_width else "exact width"

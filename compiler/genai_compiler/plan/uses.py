@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from genai_compiler.plan.ir import Branch, Copy, Decode, Emit, Invoke, Loop, Op, Release, SelectToken
+from genai_compiler.plan.ir import Branch, Check, Copy, Decode, Emit, ExtentCheck, Invoke, Loop, Op, Release, SelectToken
 
 
 def reads(op: Op) -> tuple[str, ...]:
@@ -59,6 +59,11 @@ def defines(op: Op) -> tuple[str, ...]:
             return tuple(join.name for join in op.joins)
         case Emit() | Release():
             return ()
+
+
+def checked_values(check: Check) -> frozenset[str]:
+    """Values whose extents a check looks at."""
+    return frozenset([check.value] if isinstance(check, ExtentCheck) else [value for value, _, _ in check.places])
 
 
 def all_reads(op: Op) -> Iterator[str]:

@@ -74,7 +74,9 @@ def _not_in_list(fault: _Fault) -> Faults:
     if not isinstance(fault.value, str):
         yield from _wrong_type(fault)
     elif fault.found.field == "kind" and owner is not None and issubclass(owner, Tagged):
-        yield fault.problem("unknown-kind", "V007", f"no kind {quoted(fault.value)} here", one_of(allowed))
+        yield fault.problem(
+            "unknown-kind", "V007", f"no kind {quoted(fault.value)} here", near_one_of(fault.value, allowed)
+        )
     else:
         rule = "V023" if fault.hint and fault.found.field == "action" else "V006"
         what = f"{quoted(fault.value)} is not in the list"
@@ -100,7 +102,7 @@ def _integer(fault: _Fault) -> Faults:
     if isinstance(fault.value, float) and not fault.value.is_integer():
         yield fault.problem("fractional-number", "V008", f"an integer expected, {shown(fault.value)} found")
     elif isinstance(fault.value, float):
-        help = f"write {int(fault.value)}"
+        help = f"write {fault.value:.0f}" if abs(fault.value) < 2**53 else ""
         yield fault.problem("wrong-type", "V005", f"an integer expected, {shown(fault.value)} found", help)
     else:
         yield from _wrong_type(fault)
@@ -114,7 +116,7 @@ def _below(fault: _Fault) -> Faults:
         rule = "V016" if least == 1 and fault.value == 0 else "V008"
     if fault.hint and fault.found.field == "chunk_size":
         rule = "V023"
-    yield fault.problem("below-minimum", rule, f"{shown(fault.value)} is below the minimum {least:g}")
+    yield fault.problem("below-minimum", rule, f"{shown(fault.value)} is below the minimum {shown(least)}")
 
 
 def _above(fault: _Fault) -> Faults:

@@ -73,7 +73,7 @@ class TreeBuilder:
     def open(self, *, mapping: bool, line: int, column: int, anchor: str | None = None) -> None:
         """A container begins."""
         if self.expects_key:
-            raise self.fault("odd-key", "a list or a mapping can't be a key", line, column, "write a plain word")
+            raise self.fault("odd-key", "a list or a mapping can't be a key (V001)", line, column, "write a plain word")
         self._count_in(1, len(self._frames) + 1, line, column)
         self._frames.append(_Frame(line, column, anchor, {} if mapping else None, []))
         if anchor is not None:
@@ -111,7 +111,7 @@ class TreeBuilder:
         node = self._anchors.get(name)
         if node is None:
             known = name in self._anchors
-            what = f"the alias *{name} stands inside its own anchor" if known else f"no anchor &{name} above"
+            what = "the alias stands inside its own anchor" if known else f"no anchor {quoted(name)} stands above"
             raise self.fault("bad-alias", what + " (V001)", line, column, "write the value out")
         self._count_in(node.count, len(self._frames) + node.height, line, column)
         spot = Spot(line, column, node.spot.entries, node.spot.items)

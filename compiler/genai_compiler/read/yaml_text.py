@@ -45,7 +45,7 @@ def _take(build: TreeBuilder, event: yaml.Event) -> None:
         build.close()
     elif isinstance(event, yaml.AliasEvent):
         if build.expects_key:
-            raise build.fault("odd-key", "an alias can't be a key", line, column, "write a plain word")
+            raise build.fault("odd-key", "an alias can't be a key (V001)", line, column, "write a plain word")
         build.alias(str(event.anchor), line, column)
 
 

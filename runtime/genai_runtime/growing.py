@@ -1,0 +1,61 @@
+"""Decoding whose present becomes past: the tensors that one run makes are fed to the next, untouched by numpy."""
+
+import numpy as np
+
+from genai_runtime import binding
+from genai_runtime.decoding import Decoding, Mask
+from genai_runtime.state import empty_state
+from genai_runtime.values import NUMPY, view
+
+MASK_ROOM = 256
+"""Columns by which the mask buffer grows."""
+
+
+class GrowingDecoding(Decoding):
+    """A request whose attention operators append: past is exactly what is valid, and present is longer."""
+
+    def prompt(self) -> None:
+        spec = self.spec
+        self._run = binding.run_with_values(self.session)
+        self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
+        self._pasts = [slot.past for slot in spec.slots]
+        arrays = self.prompt_feeds()
+        self._feeds = {port: view(array) for port, array in arrays.items()} | dict(self.extras)
+        self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
+        self._positions, self._filled = self.first_positions(), self.width
+        self._take()
+        if spec.mask is not None:
+            self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
+            self._mask[:, : self.width] = np.arange(self.width) < self.lengths.reshape(-1, 1)
+        self._feeds[spec.tokens] = view(self.tokens)
+        if spec.positions is not None:
+            self._feeds[spec.positions[0]] = view(self._positions)
+        self.advance = self._step
+
+    def _step(self) -> None:
+        if self.spec.mask is not None:
+            self._feed_mask(self.spec.mask)
+        self._filled += 1
+        self.lengths = self.lengths + 1
+        self._take()
+        np.add(self._positions, 1, out=self._positions)
+
+    def _feed_mask(self, mask: Mask) -> None:
+        if self._filled == self._mask.shape[1]:
+            more = np.zeros((self.rows, MASK_ROOM), dtype=self._mask.dtype)
+            self._mask = np.concatenate([self._mask, more], axis=1)
+        if mask.columns:
+            self._mask[:, self._filled] = 1
+        else:
+            self._mask[np.arange(self.rows), self.lengths] = 1
+        self._part = np.ascontiguousarray(self._mask[:, : self._filled + 1])
+        self._feeds[mask.port] = view(self._part)
+
+    def _take(self) -> None:
+        try:
+            made = self._run(self._feeds, self._outputs, None)
+        except binding.RUN_FAILURES as failure:
+            raise self.failed(failure) from failure
+        self.take_own_last(made[0])
+        for place, port in enumerate(self._pasts, start=1):
+            self._feeds[port] = made[place]
