@@ -34,11 +34,14 @@ def schema_text(model: type[BaseModel], title: str, *, nulls: bool) -> str:
 
 
 def _tidy(node: object, nulls: bool) -> Any:
-    """Without what says nothing to a reader: generated titles, 64-bit maxima, mappings only code generators read."""
+    """Without what says nothing to a reader (generated titles, 64-bit maxima, mappings only code generators read).
+
+    Integral floats become integers, since pydantic writes a minimum as 0 or 0.0 by its version.
+    """
     if isinstance(node, list):
         return [_tidy(each, nulls) for each in cast("list[object]", node)]
     if not isinstance(node, dict):
-        return node
+        return int(node) if isinstance(node, float) and node.is_integer() else node
     items = cast("dict[str, Any]", node).items()
     kept: dict[str, Any] = {key: _tidy(value, nulls) for key, value in items if not _is_noise(key, value)}
     if not nulls and _NULL in kept.get("anyOf", ()):

@@ -3,7 +3,7 @@
 A change that an existing executor would notice raises ABI_VERSION; `load` refuses an executor of another version.
 """
 
-from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant
+from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.inputs import Input, bind_inputs
 from genai_runtime.policy import TokenPolicy
@@ -43,4 +43,5 @@ __all__ = [
     "keep_rows",
     "live_rows",
     "unmatched_case",
+    "within_capacity",
 ]

@@ -90,3 +90,23 @@ def has_extent(value: Value, axis: int, extent: int, what: str, origin: str) -> 
     if found != extent:
         what = f"{what} has extent {found} on axis {axis}, its contract says {extent}"
         raise ExecutionError("wrong-shape", what, origin=origin)
+
+
+def within_capacity(
+    origin: str, destinations: Value, capacity: Value, lengths: Value | None, *states: tuple[Value, int]
+) -> None:
+    """Before a graph writes into a fixed-capacity state: everything lies within the capacity (standard, 3.9)."""
+    held, places = to_array(capacity), to_array(destinations).reshape(-1)
+    room = int(held.flat[0]) if held.size == 1 else 0
+    faults = [f"the capacity is {held.tolist()}"] if room <= 0 else []
+    if ((places < 0) | (places >= room)).any():
+        faults.append(f"the write positions {places.tolist()} leave the capacity {room}")
+    for value, axis in states:
+        if value.shape()[axis] != room:
+            faults.append(f"a state has extent {value.shape()[axis]} on axis {axis}, the capacity is {room}")
+    if lengths is not None:
+        valid = to_array(lengths).reshape(-1)
+        if ((valid < 0) | (valid > room)).any() or valid.size != places.size:
+            faults.append(f"the lengths {valid.tolist()} do not fit {places.size} rows of capacity {room}")
+    if faults:
+        raise ExecutionError("capacity", "; ".join(faults), origin=origin)

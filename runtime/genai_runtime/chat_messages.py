@@ -1,16 +1,16 @@
 """Chat messages before a template sees them: checked, and brought into the form that it takes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from genai_runtime.problem import RequestError
 
 Message = Mapping[str, Any]
 
 
-def checked_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def checked_messages(messages: Any) -> list[dict[str, Any]]:
     """Copies of the messages. Raises RequestError `bad-messages`."""
-    if isinstance(messages, str | Mapping) or not messages:
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RequestError("bad-messages", "messages must be a non-empty list of mappings with 'role' and 'content'")
     for i, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
@@ -51,6 +51,12 @@ def as_text(content: Any) -> Any:
     """Parts that are all text as one string; text, and no content, as they are. Raises RequestError `bad-messages`."""
     if not isinstance(content, list):
         return content
-    if all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content):
-        return "".join(part["text"] for part in content)
+    parts: list[Any] = content
+    texts = [_text_of(part) for part in parts]
+    if all(isinstance(text, str) for text in texts):
+        return "".join(map(str, texts))
     raise RequestError("bad-messages", "the chat template takes text only, but a message has parts of another kind")
+
+
+def _text_of(part: Any) -> Any:
+    return cast(Mapping[str, Any], part).get("text") if isinstance(part, Mapping) else None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from genai_runtime.chat_messages import Message, as_text, checked_messages, fold_system_messages
 from genai_runtime.problem import GenaiError, LoadError, RequestError
@@ -129,10 +129,13 @@ class ChatTemplate:
 
         environment = BoundedEnvironment()
         environment.filters["tojson"] = _tojson
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = lambda form: self._clock().strftime(form)
+        functions: dict[str, Any] = environment.globals
+        functions |= {"raise_exception": _raise_exception, "strftime_now": self._strftime_now}
         environment.guard()
         return environment
+
+    def _strftime_now(self, form: str) -> str:
+        return self._clock().strftime(form)
 
     def _in_its_form(self, name: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Parts that are all text as one string, for a template that never asks a part for its text."""
@@ -184,13 +187,16 @@ def _named(value: Any, place: str) -> dict[str, str]:
         return {}
     if isinstance(value, str):
         return {"default": value}
-    pairs = list(value.items()) if isinstance(value, Mapping) else None
-    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-        pairs = [(each.get("name"), each.get("template")) for each in value]
+    pairs: list[tuple[Any, Any]] | None = None
+    if isinstance(value, Mapping):
+        named: Mapping[Any, Any] = value
+        pairs = list(named.items())
+    elif isinstance(value, list):
+        entries: list[Any] = value
+        objects = [cast(Mapping[str, Any], each) for each in entries if isinstance(each, Mapping)]
+        pairs = [(each.get("name"), each.get("template")) for each in objects] if len(objects) == len(entries) else None
     if pairs is None or not all(isinstance(name, str) and isinstance(text, str) for name, text in pairs):
-        raise LoadError(
-            "chat-template-broken", f"chat_template in {place} is neither text nor a list of named templates"
-        )
+        raise LoadError("chat-template-broken", f"chat_template in {place} is neither text nor named templates")
     return dict(pairs)
 
 

@@ -111,13 +111,21 @@ class Model:
 
     # ---- workflow level ----------------------------------------------------------------------------------------------
 
-    def run(self, inputs: Mapping[str, Any], *, stop_on_eos: bool = True, session: str | None = None) -> Result:
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        stop_on_eos: bool = True,
+        session: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Result:
         """One invocation with exactly the document's inputs, by name or application alias.
 
         session: keeps session-scoped state between calls under this name; without it every call is a first turn.
+        overrides: overridable component -> the declared component to run in its place.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
         """
-        events = self.stream(inputs, stop_on_eos=stop_on_eos, session=session)
+        events = self.stream(inputs, stop_on_eos=stop_on_eos, session=session, overrides=overrides)
         while True:
             try:
                 next(events)
@@ -126,7 +134,12 @@ class Model:
                 return result
 
     def stream(
-        self, inputs: Mapping[str, Any], *, stop_on_eos: bool = True, session: str | None = None
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        stop_on_eos: bool = True,
+        session: str | None = None,
+        overrides: Mapping[str, str] | None = None,
     ) -> Generator[Event, None, Result]:
         """Like `run`, yielding each Event(output, row, value, step) as it is published."""
         tensors = {name: np.asarray(value) for name, value in inputs.items()}
@@ -139,6 +152,7 @@ class Model:
             end_ids=self._end_ids_of(tensors),
             valid_ids=int(self._generation["valid_ids"]),
             context_length=int(self._generation["context_length"]),
+            overrides=self._overrides(overrides or {}),
         )
         result = yield from self._executor.run(request)
         if store is not None:
@@ -271,6 +285,14 @@ class Model:
             return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles[row]}, stop_on_eos)
 
         return [lambda row=row: self._executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
+
+    def _overrides(self, overrides: Mapping[str, str]) -> Mapping[str, str]:
+        known = self._manifest.data["overridable"]
+        unknown = sorted(set(overrides) - set(known))
+        if unknown:
+            what = f"the package lets no request replace {', '.join(unknown)}"
+            raise RequestError("bad-override", what, help=f"replaceable: {', '.join(known) or 'nothing'}")
+        return overrides
 
     def _sampling_of(self, tensors: Mapping[str, Array]) -> SamplingOptions:
         """Sampling values that a caller of `run` gave as tensors, over the package's defaults."""

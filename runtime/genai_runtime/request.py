@@ -41,6 +41,7 @@ class Request:
     valid_ids: int = 0
     context_length: int = 0
     stopped: set[int] = field(default_factory=set[int])
+    overrides: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def kept(self, cell: str, initial: Value) -> Value:
         """What the session stored for a cell, else the value it starts from."""

@@ -13,7 +13,7 @@ of its configuration maps that pair to 1.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,8 @@ def _real(value: object, low: float = -1e30, high: float = 1e30) -> bool:
     """Whether value is a number within the bounds, which keep float32 arithmetic finite; NaN is within none."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
-    return bool(low <= value <= high)
+    number: Any = value
+    return bool(low <= number <= high)
 
 
 def _count(value: object, high: int = 2**63 - 1) -> bool:
@@ -82,7 +83,9 @@ def _count(value: object, high: int = 2**63 - 1) -> bool:
 
 
 def _biases(value: object) -> bool:
-    return value is None or (isinstance(value, Mapping) and all(_count(k) and _real(v) for k, v in value.items()))
+    if not isinstance(value, Mapping):
+        return value is None
+    return all(_count(token) and _real(bias) for token, bias in cast(Mapping[object, object], value).items())
 
 
 _RULES: tuple[tuple[str, str, Callable[[SamplingOptions], bool]], ...] = (

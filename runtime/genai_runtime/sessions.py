@@ -1,13 +1,16 @@
 """Sessions: one an ONNX graph, opened from the compiled folder's manifest, and the callables that steps run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from genai_runtime import binding
-from genai_runtime.problem import ExecutionError, LoadError
+from genai_runtime.problem import ExecutionError, LoadError, RequestError
 from genai_runtime.values import Value
+
+Ports = tuple[tuple[str, str], ...]
+"""(port of the component that is replaced, port of the one in its place)."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,19 @@ class Sessions:
                 raise LoadError("session-failed", what) from failure
         return self._open[component]
 
-    def runner(self, component: str, inputs: Sequence[str], outputs: Sequence[str], origin: str) -> "Runner":
-        """The callable for one invoke: values in the order of `inputs` in, values in the order of `outputs` out."""
-        return Runner(self.session(component), inputs, outputs, f"{origin} (component '{component}')")
+    def runner(
+        self,
+        component: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        origin: str,
+        replacements: Mapping[str, Ports] | None = None,
+    ) -> "Runner":
+        """The callable for one invoke: values in the order of `inputs` in, values in the order of `outputs` out.
+
+        replacements: components that a request may choose instead, with (port, their port) pairs.
+        """
+        return Runner(self, component, (tuple(inputs), tuple(outputs)), origin, replacements or {})
 
     def active_providers(self) -> dict[str, list[str]]:
         """Per opened component, the providers its session really uses."""
@@ -62,12 +75,46 @@ class Sessions:
 class Runner:
     """One invoke of the workflow: a session run with its ports fixed. Raises ExecutionError naming the step."""
 
-    def __init__(self, session: Any, inputs: Sequence[str], outputs: Sequence[str], origin: str) -> None:
-        self._run = binding.run_with_values(session)
-        self._inputs, self._outputs, self._origin = tuple(inputs), list(outputs), origin
+    def __init__(
+        self,
+        sessions: Sessions,
+        component: str,
+        ports: tuple[tuple[str, ...], tuple[str, ...]],
+        origin: str,
+        replacements: Mapping[str, Ports],
+    ) -> None:
+        self._run = binding.run_with_values(sessions.session(component))
+        self._inputs, self._outputs = ports[0], list(ports[1])
+        self._origin, self._place = origin, f"{origin} (component '{component}')"
+        self._sessions, self._component, self._replacements = sessions, component, replacements
+        self._made: dict[str, Runner] = {}
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         try:
             return self._run(dict(zip(self._inputs, values, strict=True)), self._outputs, None)
         except binding.RUN_FAILURES as failure:
-            raise ExecutionError("step-failed", str(failure), origin=self._origin) from failure
+            raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
+
+    def chosen(self, overrides: Mapping[str, str]) -> "Runner":
+        """This runner, or the one that a request puts in its place. Raises RequestError `bad-override`."""
+        other = overrides.get(self._component)
+        if other is None or other == self._component:
+            return self
+        if other not in self._made:
+            self._made[other] = self._replaced(other)
+        return self._made[other]
+
+    def _replaced(self, other: str) -> "Runner":
+        if other not in self._replacements:
+            what = f"component '{other}' can't stand in for '{self._component}'"
+            legal = ", ".join(self._replacements) or "none"
+            raise RequestError(
+                "bad-override", what, help=f"components with the same contract, roles and ports: {legal}"
+            )
+        ports = dict(self._replacements[other])
+        uncovered = sorted(set((*self._inputs, *self._outputs)) - set(ports))
+        if uncovered:
+            what = f"the step binds {uncovered} of '{self._component}', which its contract does not name"
+            raise RequestError("bad-override", what)
+        mapped = tuple(ports[each] for each in self._inputs), tuple(ports[each] for each in self._outputs)
+        return Runner(self._sessions, other, mapped, self._origin, {})

@@ -6,7 +6,7 @@ start of a stop string is held back; all text before a stop string comes out.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from genai_runtime.problem import RequestError
 
@@ -66,7 +66,7 @@ def join_stops(*sources: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stop for each in lists for stop in each))
 
 
-def _checked(stops: tuple[str, ...]) -> tuple[str, ...]:
+def _checked(stops: Any) -> tuple[str, ...]:
     if isinstance(stops, str) or not all(isinstance(stop, str) for stop in stops):
         raise RequestError("bad-stop", f"stop must be a sequence of strings, got {stops!r}")
     if len(stops) > MAX_STOPS:

@@ -83,7 +83,8 @@ def render_bounded(template: Any, variables: Mapping[str, Any]) -> str:
     """Render a template of `BoundedEnvironment` within one budget; larger inputs are given more work."""
     token = _BUDGET.set(Budget(dict(variables)))
     try:
-        pieces, size = [], 0
+        pieces: list[str] = []
+        size = 0
         for piece in template.generate(variables):
             size += len(piece)
             _refuse_over(size)
@@ -93,7 +94,7 @@ def render_bounded(template: Any, variables: Mapping[str, Any]) -> str:
         _BUDGET.reset(token)
 
 
-def _parts(value: object) -> Sequence[object]:
+def _parts(value: Any) -> Sequence[Any]:
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
     if isinstance(value, list | tuple | set | frozenset):
@@ -101,7 +102,7 @@ def _parts(value: object) -> Sequence[object]:
     if isinstance(value, Namespace):
         return [*value._Namespace__attrs.values()]
     if type(value).__name__ in ("dict_items", "dict_keys", "dict_values"):
-        return [*value]  # type: ignore[misc]
+        return [*value]
     return ()
 
 
@@ -236,8 +237,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
-        bounded = _guarded("format", lambda pattern, *args, **kwargs: wrapped(*args, **kwargs))
-        return lambda *args, **kwargs: str(bounded(value.__self__, *args, **kwargs))
+        pattern: str = value.__self__
+
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            _foresee_format(pattern, [*args, *kwargs.values()])
+            return wrapped(*args, **kwargs)
+
+        return bounded
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         budget = _BUDGET.get()
@@ -280,7 +286,8 @@ def _foresee_product(operator: str, left: Any, right: Any) -> None:
 def _length(value: Any) -> int:
     if isinstance(value, int):
         return abs(value)
-    return len(value) if isinstance(value, str | list | tuple | bytes) else 1
+    sized: Any = value
+    return len(sized) if isinstance(value, str | list | tuple | bytes) else 1
 
 
 def _rewrite(tree: nodes.Node, environment: BoundedEnvironment) -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -172,7 +172,7 @@ def read_json(folder: Path, name: str | None) -> dict[str, Any]:
         raise LoadError("bad-json", f"{folder / name}: {error}") from error
     if not isinstance(data, dict):
         raise LoadError("bad-json", f"{folder / name} holds a {type(data).__name__}, not an object")
-    return data
+    return cast(dict[str, Any], data)
 
 
 def _backend(text: str, name: str) -> "tokenizers.Tokenizer":
@@ -209,10 +209,10 @@ def _release(version: str) -> tuple[int, ...]:
 
 def _special_contents(data: Mapping[str, Any]) -> dict[str, str]:
     """Each named special token's content; the files give a string, or an object with the key `content`."""
-    contents = {}
+    contents: dict[str, str] = {}
     for name in (f"{each}_token" for each in NAMED_TOKENS):
         value = data.get(name)
-        content = value.get("content") if isinstance(value, Mapping) else value
+        content = cast(Mapping[str, Any], value).get("content") if isinstance(value, Mapping) else value
         if isinstance(content, str):
             contents[name] = content
     return contents

@@ -180,7 +180,7 @@ def _bound(maxima: FloatRow, k: int) -> np.float32:
 def _first_above(cumulative: Weights, target: float) -> int:
     """The first place above target, or, where rounding leaves none, the one that reached the total: never a 0."""
     place = int(cumulative.searchsorted(target, side="right"))
-    return place if place < cumulative.size else int(cumulative.searchsorted(cumulative[-1]))
+    return place if place < cumulative.size else int(cumulative.searchsorted(float(cumulative[-1])))
 
 
 def not_finite() -> ExecutionError:

@@ -189,7 +189,7 @@ def test_any_failure_inside_a_template_is_a_refusal(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "messages", [[], "hi", {"role": "user"}, ["hi"], [{"content": "a"}], [{"role": "user", "content": 3}]]
+    "messages", [[], "hi", 5, {"role": "user"}, ["hi"], [{"content": "a"}], [{"role": "user", "content": 3}]]
 )
 def test_bad_messages_are_refused(messages: Any) -> None:
     with pytest.raises(RequestError, match="bad-messages"):

@@ -179,7 +179,12 @@ def test_any_tokens_of_a_fallback_tokenizer_give_the_whole_decode(
 
 def greedy(data: bytes) -> str:
     """UTF-8 with one replacement for each byte that belongs to no character."""
-    codecs.register_error("each", lambda error: (BAD * (error.end - error.start), error.end))
+
+    def each(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeDecodeError)
+        return BAD * (error.end - error.start), error.end
+
+    codecs.register_error("each", each)
     return data.decode("utf-8", "each")
 
 

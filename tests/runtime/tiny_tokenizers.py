@@ -26,7 +26,8 @@ def byte_level(specials: tuple[str, ...] = ("<|end|>", "<s>", "<tool>")) -> dict
     backend.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", backend.token_to_id("<s>"))]
     )
-    return json.loads(backend.to_str())
+    data: dict[str, Any] = json.loads(backend.to_str())
+    return data
 
 
 def sentence_piece(strip: bool = True) -> dict[str, Any]:

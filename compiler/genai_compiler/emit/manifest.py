@@ -35,6 +35,7 @@ def manifest(
         "session": _session(package),
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [{"name": each.name, "type": str(each.type), "role": each.role} for each in plan.outputs],
+        "overridable": [each.name for each in plan.components if each.overridable],
         "state_groups": [
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
             for each in plan.groups
@@ -101,7 +102,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "ragged": plan.decoder is not None and plan.decoder.ragged,
         "tokens_output": next((each.name for each in plan.outputs if each.role == "tokens"), ""),
-        "end_ids": list(text.eos),
+        "end_ids": _end_ids(plan, package),
         "bos_id": text.bos,
         "pad_id": text.pad,
         "context_length": (metadata.model.max_sequence_length if metadata.model else None) or 0,
@@ -113,6 +114,14 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
     }
+
+
+def _end_ids(plan: Plan, package: Package) -> list[Any]:
+    """Tokens that end a row: what the workflow itself gives its input of that role, else what the text files say."""
+    stated = next((each.default for each in plan.inputs if each.role == "eos_token_ids"), None)
+    if stated is None:
+        return list(package.text.eos)
+    return list(stated) if isinstance(stated, tuple) else [stated]
 
 
 def _session(package: Package) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from genai_compiler.emit.names import Names, comment, literal
 from genai_compiler.plan.ir import (
     Branch,
+    CapacityCheck,
     Carry,
     Cell,
     Check,
@@ -106,6 +107,11 @@ class OpViews:
             return self._call(
                 "has_extent", self.names.of(check.value), str(check.axis), str(check.extent), what, literal(op.origin)
             )
+        if isinstance(check, CapacityCheck):
+            lengths = self.names.of(check.lengths) if check.lengths else "None"
+            states = [f"({self.names.of(value)}, {axis})" for value, axis in check.states]
+            held = (self.names.of(check.destinations), self.names.of(check.capacity), lengths)
+            return self._call("within_capacity", literal(op.origin), *held, *states)
         places = [f"({self.names.of(value)}, {axis}, {factor})" for value, axis, factor in check.places]
         return self._call("agree", literal(check.symbol), literal(op.origin), *places)
 
@@ -135,6 +141,7 @@ class OpViews:
     def _loop(self, op: Loop) -> OpView:
         step, limit = self.names.fresh("step"), self.names.fresh("limit")
         live = self.names.fresh("live")
+        enter = tuple(self._enter(carry, op) for carry in op.carried)
         body = self.region(op.body, step)
         counts = bool(op.iteration) or step in self._counted
         heed = ", request.stop_on_eos" if op.termination == "generation_eos" else ""
@@ -143,7 +150,7 @@ class OpViews:
             "bound": f"{limit} = "
             + self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin)),
             "head": f"for {step if counts else '_'} in range({limit}):",
-            "enter": tuple(self._enter(carry, op) for carry in op.carried),
+            "enter": enter,
             "live": f"{live} = " + self._call("live_rows", self.names.of(op.continue_when) + heed),
             "stop": f"if not {live}.any():",
             "count": self._counter(op, step),

@@ -1,11 +1,12 @@
 """Generated text -> the same text with long lines folded as formatters fold them, and a check that it is Python.
 
 A logical line over the margin is opened at its outermost bracket, one item a line with a trailing comma; items still too
-long are opened in turn. Comments and strings are left alone.
+long are opened in turn, and so are the targets of an assignment. Comments are wrapped; docstrings are left alone.
 """
 
 import ast
 import io
+import textwrap
 import tokenize
 
 from genai_compiler.problem import InternalError
@@ -30,22 +31,52 @@ def tidy(text: str) -> str:
 
 
 def _fold(line: str) -> list[str]:
-    if len(line) <= MARGIN or line.lstrip().startswith("#") or '"""' in line:
+    if len(line) <= MARGIN or '"""' in line:
         return [line]
-    indent = line[: len(line) - len(line.lstrip())]
-    split = _outermost(line)
+    text = line.lstrip()
+    indent = line[: len(line) - len(text)]
+    if text.startswith("#"):
+        return textwrap.wrap(
+            text, MARGIN - len(indent), initial_indent=indent, subsequent_indent=f"{indent}#   ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+    return _fold_code(_bracketed(text), indent)
+
+
+def _fold_code(text: str, indent: str) -> list[str]:
+    split = _outermost(text)
     if split is None:
-        return [line]
+        return [indent + text]
     head, items, tail = split
     inner = [piece for item in items for piece in _fold(f"{indent}    {item},")]
-    rest = _fold(indent + tail)
-    return [head, *inner, *rest]
+    if len(indent + tail) <= MARGIN:
+        return [indent + head, *inner, indent + tail]
+    closing, source = tail.split(" ", 1)
+    first, *rest = _fold_code(source, indent)
+    return [indent + head, *inner, f"{indent}{closing} {first.lstrip()}", *rest]
 
 
-def _outermost(line: str) -> tuple[str, list[str], str] | None:
-    """(text up to the last outermost bracket that opens, its items, text from where it closes), or None."""
+def _bracketed(text: str) -> str:
+    """Names after `del`, and the sides of an assignment that would not fit as they are, in brackets of their own."""
+    if text.startswith("del "):
+        return f"del ({text.removeprefix('del ')})"
+    targets, _, source = text.partition(" = ")
+    if not source or not _is_names(targets):
+        return text
+    fits = len(f"{targets} = {source.partition('(')[0]}(") <= MARGIN // 2
+    if _is_names(source):
+        source = f"({source})"
+    return f"{targets} = {source}" if fits else f"({targets}) = {source}"
+
+
+def _is_names(text: str) -> bool:
+    return ", " in text and text.replace(", ", "").replace("_", "").isalnum()
+
+
+def _outermost(text: str) -> tuple[str, list[str], str] | None:
+    """(text up to a top-level bracket that opens, its items, text from where it closes): targets first, else the widest."""
     depth, start, commas, spans = 0, -1, list[int](), list[tuple[int, int, list[int]]]()
-    for token in _tokens(line.strip()):
+    for token in _tokens(text):
         if token.type != tokenize.OP:
             continue
         column = token.start[1]
@@ -62,11 +93,10 @@ def _outermost(line: str) -> tuple[str, list[str], str] | None:
     held = [span for span in spans if span[1] > span[0] + 1]
     if not held:
         return None
-    text, indent = line.strip(), line[: len(line) - len(line.lstrip())]
-    first, last, commas = max(held, key=lambda span: span[1] - span[0])
+    first, last, commas = held[0] if text.startswith("(") else max(held, key=lambda span: span[1] - span[0])
     cuts = [first, *commas, last]
     items = [text[a + 1 : b].strip() for a, b in zip(cuts, cuts[1:], strict=False)]
-    return indent + text[: first + 1], [item for item in items if item], text[last:]
+    return text[: first + 1], [item for item in items if item], text[last:]
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:

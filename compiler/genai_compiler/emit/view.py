@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from genai_compiler.emit.names import Names, comment, literal
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, read_values
 from genai_compiler.emit.tidy import MARGIN
-from genai_compiler.plan.ir import Cell, Input, Output, Plan, StateGroup, Type
+from genai_compiler.plan.ir import Cell, Component, Input, Output, Plan, StateGroup, Type
 
 ABI_VERSION = 1
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
@@ -18,12 +18,15 @@ RESERVED = frozenset(
 )
 MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
 
+_GLUE = "\0"
+"""A space at which the title does not break."""
+
 
 @dataclass(frozen=True)
 class ExecutorView:
     """What `executor.py.j2` places."""
 
-    title: tuple[str, ...]
+    title: str
     provenance: str
     summary: str
     abi: int
@@ -47,9 +50,9 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     if not views.uses.publishes:
         stores = (*stores, "yield from ()")
     tables = (*(_cell_table(name, cell) for name, cell in views.uses.cells.items()), *_decoder_table(plan))
-    runners = tuple(f"{name} = self.{name}" for name in views.uses.runners)
+    runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
-    extra |= {"Slot"} if any(group.slots for group in plan.groups) else set()
+    extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -62,7 +65,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
             *_table("OUTPUTS", "Output", [_output(each) for each in plan.outputs]),
             *tables,
         ),
-        opens=(*_opens(views.uses), *_open_decoder(plan)) or ("pass",),
+        opens=(*_opens(views.uses, plan), *_open_decoder(plan)) or ("pass",),
         locals=(*runners, *bindings),
         body=body,
         stores=stores,
@@ -72,7 +75,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
 def _abi_names() -> frozenset[str]:
     return frozenset(
         "Cell Decoder DecoderSpec Mask Slot TokenPolicy agree bounded branch_key enter growing has_extent invariant "
-        "iteration_limit iteration_value keep_rows live_rows unmatched_case".split()
+        "iteration_limit iteration_value keep_rows live_rows unmatched_case within_capacity".split()
     )
 
 
@@ -81,10 +84,11 @@ def _isort(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
-def _title(plan: Plan) -> tuple[str, ...]:
+def _title(plan: Plan) -> str:
     """The docstring's first lines: what goes in and what comes out."""
-    text = f"Executor for {comment(plan.name)}: {comment(f'{_port_list(plan.inputs)} -> {_port_list(plan.outputs)}')}"
-    return tuple(textwrap.wrap(text, MARGIN - 3, break_long_words=False, break_on_hyphens=False))
+    text = f"Executor for {comment(plan.name)}: {_port_list(plan.inputs)} -> {_port_list(plan.outputs)}"
+    lines = textwrap.wrap(text, MARGIN - 3, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace(_GLUE, " ")
 
 
 def _table(name: str, kind: str, items: list[str]) -> tuple[str, ...]:
@@ -98,7 +102,7 @@ def _table(name: str, kind: str, items: list[str]) -> tuple[str, ...]:
 
 def _port_list(ports: tuple[Input, ...] | tuple[Output, ...]) -> str:
     shown = [each for each in ports if isinstance(each, Output) or (each.required and each.source != "literal")]
-    return ", ".join(f"{each.name} {each.type}" for each in shown) or "nothing"
+    return ", ".join(comment(f"{each.name} {each.type}").replace(" ", _GLUE) for each in shown) or "nothing"
 
 
 def _locals(plan: Plan, names: Names) -> Iterator[str]:
@@ -142,10 +146,19 @@ def _cell_table(name: str, cell: Cell) -> str:
     return f"{name} = Cell({', '.join(args)})"
 
 
-def _opens(uses: Uses) -> Iterator[str]:
+def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
     for name, (component, inputs, outputs, origin) in uses.runners.items():
-        args = (literal(component), literal(inputs), literal(outputs), literal(origin))
+        args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
+        legal = plan.component(component).replacements
+        if legal:
+            pairs = (f"{literal(each.component)}: {literal(each.ports)}" for each in legal)
+            args.append(f"{{{', '.join(pairs)}}}")
         yield f"self.{name} = sessions.runner({', '.join(args)})"
+
+
+def _runner_local(name: str, component: Component) -> str:
+    """The local that a run calls: the runner itself, or what the request puts in its place."""
+    return f"{name} = self.{name}.chosen(request.overrides)" if component.overridable else f"{name} = self.{name}"
 
 
 def _open_decoder(plan: Plan) -> Iterator[str]:

@@ -4,9 +4,11 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Cell, Component, Input, Op, Output, Plan, Type
+from genai_compiler.plan.replacements import replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
 from genai_compiler.plan.uses import all_reads
@@ -141,7 +143,8 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             graph = package.graphs.get(name)
             if graph is not None:
                 _resolve(name, declared, graph, report)
-                yield _onnx_component(name, declared, graph, format_path(path))
+                made = _onnx_component(name, declared, graph, format_path(path))
+                yield replace(made, replacements=replacements(name, package.workflow.components))
         else:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())

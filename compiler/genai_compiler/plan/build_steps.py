@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from genai_compiler.plan.build_decoder import DecoderLoop
+from genai_compiler.plan.capacity import capacity_checks
 from genai_compiler.plan.checks import input_checks, output_checks
 from genai_compiler.plan.ir import (
     Branch,
@@ -91,7 +92,10 @@ class StepBuilder:
         declared = self.package.workflow.components[step.component]
         if isinstance(declared.implementation, BindingImplementation):
             return (self._copy(step, component, path, scope),)
-        before = input_checks(component, inputs, scope, self.package)
+        before = (
+            *input_checks(component, inputs, scope, self.package),
+            *capacity_checks(component, inputs, scope, self.package),
+        )
         after = output_checks(component, outputs, self.package)
         return (Invoke(component.name, inputs, outputs, format_path(path), before, after),)
 

@@ -89,6 +89,15 @@ class Component:
     pure: bool
     overridable: bool
     origin: str
+    replacements: "tuple[Replacement, ...]" = ()
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A component that a request may put in another's place (standard, 3.10): (port of the target, its own port)."""
+
+    component: str
+    ports: tuple[tuple[str, str], ...]
 
 
 Recurrence = Literal["invariant", "growing", "bounded"]
@@ -199,7 +208,20 @@ class ExtentCheck:
     extent: int
 
 
-Check = SymbolCheck | ExtentCheck
+@dataclass(frozen=True)
+class CapacityCheck:
+    """Writes into a fixed-capacity state (standard, 3.9): destinations and lengths within it, states exactly it.
+
+    lengths is "" where no logical length is in scope; states are (value, sequence axis).
+    """
+
+    destinations: str
+    capacity: str
+    lengths: str
+    states: tuple[tuple[str, int], ...]
+
+
+Check = SymbolCheck | ExtentCheck | CapacityCheck
 
 
 @dataclass(frozen=True)

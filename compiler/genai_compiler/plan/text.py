@@ -1,9 +1,11 @@
 """Plan -> text: the stable, diffable form that people review and that golden files hold (syntax: docs/ir.md)."""
 
+import re
 from collections.abc import Iterator
 
 from genai_compiler.plan.ir import (
     Branch,
+    CapacityCheck,
     Check,
     Copy,
     Decode,
@@ -20,6 +22,10 @@ from genai_compiler.plan.ir import (
 )
 
 _MARGIN = 100
+_CONTROLS = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff]"
+)
+"""What breaks a line or hides text: listed, since what counts as printable differs between versions of Python."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -28,7 +34,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def _printable(line: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line)
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), line)
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -44,6 +50,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"component {component.name} = {component.artifact or 'the runtime'}{'' if component.pure else ', effects'}"
         yield from (f"  in  {port}: {type}" for port, type in component.inputs)
         yield from (f"  out {port}: {type}" for port, type in component.outputs)
+        yield from (f"  may be replaced by {each.component}" for each in component.replacements)
     if plan.cells or plan.groups:
         yield ""
     for cell in plan.cells:
@@ -135,6 +142,10 @@ def _outs(pairs: tuple[tuple[str, str], ...]) -> str:
 def _check(check: Check) -> str:
     if isinstance(check, ExtentCheck):
         return f"%{check.value}[{check.axis}] is {check.extent}"
+    if isinstance(check, CapacityCheck):
+        states = ", ".join(f"%{value}[{axis}]" for value, axis in check.states)
+        lengths = f" and %{check.lengths}" if check.lengths else ""
+        return f"%{check.destinations}{lengths} within %{check.capacity}, the extent of {states or 'nothing'}"
     places = (f"%{value}[{axis}]" + (f"/{factor}" if factor > 1 else "") for value, axis, factor in check.places)
     return f"{check.symbol}: " + " = ".join(places)
 

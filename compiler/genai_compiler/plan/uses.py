@@ -2,7 +2,21 @@
 
 from collections.abc import Iterator
 
-from genai_compiler.plan.ir import Branch, Check, Copy, Decode, Emit, ExtentCheck, Invoke, Loop, Op, Release, SelectToken
+from genai_compiler.plan.ir import (
+    Branch,
+    CapacityCheck,
+    Check,
+    Copy,
+    Decode,
+    Emit,
+    ExtentCheck,
+    Invoke,
+    Loop,
+    Op,
+    Release,
+    SelectToken,
+    SymbolCheck,
+)
 
 
 def reads(op: Op) -> tuple[str, ...]:
@@ -12,7 +26,7 @@ def reads(op: Op) -> tuple[str, ...]:
     """
     match op:
         case Invoke():
-            return tuple(value for _, value in op.inputs)
+            return (*(value for _, value in op.inputs), *_checked(op))
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
@@ -27,6 +41,12 @@ def reads(op: Op) -> tuple[str, ...]:
             return (op.predicate,)
         case Release():
             return ()
+
+
+def _checked(op: Invoke) -> tuple[str, ...]:
+    """Values that only a check reads: capacity and lengths of a fixed-capacity state."""
+    checks = [each for each in op.before if isinstance(each, CapacityCheck)]
+    return tuple(name for each in checks for name in (each.capacity, each.lengths) if name)
 
 
 def back_edge(loop: Loop) -> tuple[str, ...]:
@@ -63,7 +83,13 @@ def defines(op: Op) -> tuple[str, ...]:
 
 def checked_values(check: Check) -> frozenset[str]:
     """Values whose extents a check looks at."""
-    return frozenset([check.value] if isinstance(check, ExtentCheck) else [value for value, _, _ in check.places])
+    match check:
+        case ExtentCheck():
+            return frozenset({check.value})
+        case CapacityCheck():
+            return frozenset({check.destinations, *(value for value, _ in check.states)})
+        case SymbolCheck():
+            return frozenset(value for value, _, _ in check.places)
 
 
 def all_reads(op: Op) -> Iterator[str]:

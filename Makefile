@@ -1,0 +1,88 @@
+# A fresh machine needs CPython >= 3.11 with pip, and make: `make demo` and `make test` set up the rest.
+#
+# PYTHON=python3.13 chooses the interpreter; each version has an environment of its own under .venv/.
+# DEVICE=cpu or gpu chooses the build of ONNX Runtime (default: gpu where nvidia-smi works); one environment never has both.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.SECONDARY:
+.DEFAULT_GOAL := help
+
+ifndef PYTHON
+PYTHON := $(firstword $(foreach each,python3 python3.13 python3.12 python3.11 python, \
+  $(shell $(each) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(each))))
+endif
+DEVICE ?= $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
+VERSION := $(shell $(or $(PYTHON),false) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VENV ?= .venv/$(VERSION)-$(DEVICE)
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --editable
+COMPILER := $(shell find compiler templates schema -name '*.py' -o -name '*.j2' -o -name '*.json')
+MODEL := build/smollm2
+ARGS ?=
+
+.PHONY: help demo test test-heavy lint types golden golden-update bench packages setup venv clean FORCE
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+demo: $(MODEL)/v1.compiled/manifest.json ## build a small real model package, compile it, generate text with it
+	@echo; echo '$$ genai-run $(MODEL)/v1.compiled --chat "What is the capital of France?" --stats'
+	@$(BIN)/genai-run $(MODEL)/v1.compiled --chat "What is the capital of France?" --stats </dev/null
+	@echo; echo '$$ genai-run $(MODEL)/v1.compiled --chat "Write a short poem about rain." -n 120 --temperature 0.7 --seed 7 --stats'
+	@$(BIN)/genai-run $(MODEL)/v1.compiled --chat "Write a short poem about rain." -n 120 --temperature 0.7 --seed 7 --stats </dev/null
+	@echo; echo 'Your turn: $(BIN)/genai-run $(MODEL)/v1.compiled --chat'
+
+test: $(VENV)/dev.stamp ## every test but the heavy ones (ARGS="-k name" goes to pytest)
+	$(BIN)/python -m pytest -m "not heavy" $(ARGS)
+
+test-heavy: $(VENV)/dev.stamp packages ## the long and networked tests, on the real model too
+	$(BIN)/python -m pytest -m heavy $(ARGS)
+
+lint: $(VENV)/dev.stamp ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp ## mypy on the sources, pyright on the generated executors
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python golden
+
+golden: $(VENV)/dev.stamp ## hold what every stage makes of the fixtures against golden/
+	$(BIN)/python -m pytest tests/test_golden.py $(ARGS)
+
+golden-update: $(VENV)/dev.stamp ## write golden/ anew; read the difference before you commit it
+	$(BIN)/python -m pytest tests/test_golden.py --snapshot-update $(ARGS)
+
+bench: $(VENV)/dev.stamp packages ## time the real model
+	$(BIN)/python -m tools.smollm2.speed $(ARGS)
+
+packages: $(VENV)/demo.stamp ## build every form of the real model (v1, workflow, float)
+	$(BIN)/python -m tools.smollm2 --forms v1 workflow float
+
+setup: $(VENV)/dev.stamp ## only the environment, for everything
+venv: setup
+
+clean: ## remove the environments and everything built, the downloaded checkpoint included
+	rm -rf .venv build dist
+
+# The builder decides by itself whether a package is current, and leaves its stamp alone when it is.
+$(MODEL)/%.stamp: $(VENV)/demo.stamp FORCE
+	@$(BIN)/python -m tools.smollm2 --forms $*
+
+$(MODEL)/%.compiled/manifest.json: $(MODEL)/%.stamp $(COMPILER)
+	$(BIN)/genai-compile $(MODEL)/$* -o $(MODEL)/$*.compiled
+
+# An environment is whole when its stamp is there. An interrupted one starts anew; pip keeps what it has downloaded.
+$(VENV)/demo.stamp: pyproject.toml
+	@test -n "$(VERSION)" || { echo "No CPython >= 3.11 found. Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $(VERSION); 3.11 is the oldest that works" >&2; exit 2; }
+	@echo "environment: $(VENV) (Python $(VERSION), ONNX Runtime for $(DEVICE))"
+	@$(PYTHON) -m venv --clear $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; }
+	$(INSTALL) '.[compile,demo,$(DEVICE)]'
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/demo.stamp
+	$(INSTALL) '.[dev,$(DEVICE)]'
+	@touch $@
