@@ -5,7 +5,6 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
 
@@ -71,6 +70,8 @@ clean: ## remove the environments and everything built, the downloaded checkpoin
 $(MODEL)/%.stamp: $(VENV)/demo.stamp FORCE
 	@$(BIN)/python -m tools.smollm2 --forms $*
 
+# The compiled folder appears whole or not at all, so make has nothing to delete when it is interrupted.
+.PRECIOUS: $(MODEL)/%.compiled/manifest.json
 $(MODEL)/%.compiled/manifest.json: $(MODEL)/%.stamp $(COMPILER)
 	$(BIN)/genai-compile $(MODEL)/$* -o $(MODEL)/$*.compiled
 

@@ -93,14 +93,14 @@ def has_extent(value: Value, axis: int, extent: int, what: str, origin: str) -> 
 
 
 def within_capacity(
-    origin: str, destinations: Value, capacity: Value, lengths: Value | None, *states: tuple[Value, int]
+    group: str, origin: str, destinations: Value, capacity: Value, lengths: Value | None, *states: tuple[Value, int]
 ) -> None:
     """Before a graph writes into a fixed-capacity state: everything lies within the capacity (standard, 3.9)."""
     held, places = to_array(capacity), to_array(destinations).reshape(-1)
     room = int(held.flat[0]) if held.size == 1 else 0
     faults = [f"the capacity is {held.tolist()}"] if room <= 0 else []
     if ((places < 0) | (places >= room)).any():
-        faults.append(f"the write positions {places.tolist()} leave the capacity {room}")
+        faults.append(f"a write to {places.tolist()} is outside its capacity {room}")
     for value, axis in states:
         if value.shape()[axis] != room:
             faults.append(f"a state has extent {value.shape()[axis]} on axis {axis}, the capacity is {room}")
@@ -109,4 +109,4 @@ def within_capacity(
         if ((valid < 0) | (valid > room)).any() or valid.size != places.size:
             faults.append(f"the lengths {valid.tolist()} do not fit {places.size} rows of capacity {room}")
     if faults:
-        raise ExecutionError("capacity", "; ".join(faults), origin=origin)
+        raise ExecutionError("capacity", f"state group '{group}': " + "; ".join(faults), origin=origin)

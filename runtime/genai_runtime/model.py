@@ -5,11 +5,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
 from genai_runtime.generation import Generation, Run, TextSettings
 from genai_runtime.manifest import Manifest
-from genai_runtime.options import ROLES, Limits, resolve_limits, resolve_sampling, workflow_roles
+from genai_runtime.options import ROLES, Limits, resolve_limits, resolve_sampling, row_values, workflow_roles
 from genai_runtime.problem import RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Event, Request, SessionStore
@@ -67,7 +68,7 @@ class Model:
                             skip_special_tokens)  # fmt: skip
         stopped: set[int] = set()
         if self._generation["policy"] == "runtime":
-            options = resolve_sampling(sampling, self._generation["defaults"], len(prompts))
+            options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
             runs = self._runtime_runs(prompts, limits, options, stop_on_eos, stopped)
         else:
             runs = self._workflow_runs(prompts, limits, sampling, stop_on_eos)
@@ -150,7 +151,7 @@ class Model:
             session=store,
             sampling=(self._sampling_of(tensors),),
             end_ids=self._end_ids_of(tensors),
-            valid_ids=int(self._generation["valid_ids"]),
+            valid_ids=self._valid_ids,
             context_length=int(self._generation["context_length"]),
             overrides=self._overrides(overrides or {}),
         )
@@ -205,6 +206,16 @@ class Model:
     @cached_property
     def _end_ids(self) -> frozenset[int]:
         return frozenset(self._generation["end_ids"])
+
+    @cached_property
+    def _valid_ids(self) -> int | npt.NDArray[np.bool_]:
+        """How many ids have a token (0: all), or which, when some in between have none."""
+        count, holes = int(self._generation["valid_ids"]), self._generation["holes"]
+        if not holes:
+            return count
+        valid = np.ones(count, dtype=np.bool_)
+        valid[[each for each in holes if each < count]] = False
+        return valid
 
     def _input_of(self, *roles: str) -> Mapping[str, Any] | None:
         return next((each for each in self._manifest.data["inputs"] if each["role"] in roles), None)
@@ -265,7 +276,7 @@ class Model:
                 prompt_lengths=tuple(len(each) for each in chosen),
                 sampling=tuple(options[row] for row in rows),
                 end_ids=self._end_ids,
-                valid_ids=int(self._generation["valid_ids"]),
+                valid_ids=self._valid_ids,
                 context_length=limits.context,
                 stopped=stopped if len(groups) == 1 else set(),
             )
@@ -277,7 +288,7 @@ class Model:
     ) -> list[Callable[[], Run]]:
         """A workflow says nothing of row lengths by role, so every row is a run of its own."""
         declared = frozenset(str(each["role"]) for each in self._manifest.data["inputs"] if each["role"])
-        rows = [_one_row(sampling, row, len(prompts)) for row in range(len(prompts))]
+        rows = [row_values(sampling, row, len(prompts)) for row in range(len(prompts))]
         roles = [workflow_roles(each, declared) for each in rows]
 
         def request(row: int) -> Request:
@@ -301,21 +312,10 @@ class Model:
             spec = self._input_of(role)
             if spec is not None and spec["name"] in tensors:
                 given[option] = tensors[spec["name"]].reshape(-1)[0].item()
-        return resolve_sampling(given, self._generation["defaults"], 1)[0]
+        return resolve_sampling(given, self._generation["defaults"], [0])[0]
 
     def _end_ids_of(self, tensors: Mapping[str, Array]) -> frozenset[int]:
         spec = self._input_of("eos_token_ids")
         if spec is None or spec["name"] not in tensors:
             return self._end_ids
         return frozenset(tensors[spec["name"]].reshape(-1).tolist())
-
-
-def _one_row(sampling: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
-    picked: dict[str, Any] = {}
-    for name, value in sampling.items():
-        if isinstance(value, list | tuple):
-            if len(value) != rows:
-                raise RequestError("wrong-row-count", f"{name} has {len(value)} entries for {rows} rows")
-            value = value[row]
-        picked[name] = value
-    return picked

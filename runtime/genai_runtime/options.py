@@ -27,16 +27,22 @@ class Limits:
     context: int
 
 
-def resolve_sampling(given: Mapping[str, Any], package: Mapping[str, Any], rows: int) -> tuple[SamplingOptions, ...]:
+def resolve_sampling(
+    given: Mapping[str, Any], package: Mapping[str, Any], prompt_lengths: Sequence[int]
+) -> tuple[SamplingOptions, ...]:
     """One set of options a row. given: what the caller set; a list gives one value a row. Raises RequestError."""
     _refuse_unknown(given)
-    return tuple(_row_options(_row_values(given, row, rows), package) for row in range(rows))
+    rows = len(prompt_lengths)
+    return tuple(_row_options(row_values(given, row, rows), package, prompt_lengths[row]) for row in range(rows))
 
 
-def _row_options(given: Mapping[str, Any], package: Mapping[str, Any]) -> SamplingOptions:
+def _row_options(given: Mapping[str, Any], package: Mapping[str, Any], prompt_length: int) -> SamplingOptions:
     base = {name: package[name] for name in _DEFAULTED if package.get(name) is not None}
+    base["min_new_tokens"] = max(0, int(package.get("min_length") or 0) - prompt_length)
+    if int(package.get("random_seed", -1)) >= 0:
+        base["seed"] = int(package["random_seed"])
     if any(name in given for name in ("temperature", "top_k", "top_p", "min_p")) and "do_sample" not in given:
-        base.pop("do_sample", None)  # who turns a sampling knob wants to sample, whatever the package's default
+        # who turns a sampling knob wants to sample, whatever the package's default
         base["do_sample"] = None if given.get("temperature") == 0 else True
     options = replace(SamplingOptions(do_sample=False), **{**base, **given})
     options.validate()
@@ -51,7 +57,8 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
         )
 
 
-def _row_values(given: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
+def row_values(given: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
+    """One row's options: a list's entry of that row. Raises RequestError `wrong-row-count`."""
     values: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, list | tuple):

@@ -12,12 +12,14 @@ class TokenPolicy:
 
     def __init__(self, request: Request, decoding: Decoding) -> None:
         self.rows = rows = decoding.rows
+        every = isinstance(request.valid_ids, int) and not request.valid_ids
+        valid = decoding.spec.vocab_size if every else request.valid_ids
         options = request.sampling * rows if len(request.sampling) == 1 else request.sampling
         self._select = [
             make_selector(
                 options[row],
                 vocab_size=decoding.spec.vocab_size,
-                valid_ids=request.valid_ids or decoding.spec.vocab_size,
+                valid_ids=valid,
                 end_ids=request.end_ids,
                 prompt=decoding.ids[row, : int(decoding.lengths[row])].tolist(),
             )

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.values import Array, Value
 
@@ -28,7 +31,7 @@ class Request:
     tensors: caller values by input name or application name. roles: values of runtime roles that the caller set
     (standard, 3.1), e.g. {"seed": 7}. prompt_lengths: valid tokens of each row of a right-padded prompt. sampling: one
     entry a row, for a token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how
-    many leading ids exist, 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it runs).
+    many leading ids exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it runs).
     """
 
     tensors: Mapping[str, Array]
@@ -38,7 +41,7 @@ class Request:
     prompt_lengths: tuple[int, ...] | None = None
     sampling: tuple[SamplingOptions, ...] = (SamplingOptions(temperature=0.0),)
     end_ids: frozenset[int] = frozenset()
-    valid_ids: int = 0
+    valid_ids: int | npt.NDArray[np.bool_] = 0
     context_length: int = 0
     stopped: set[int] = field(default_factory=set[int])
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -10,6 +10,7 @@ from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.package import Package
+from genai_compiler.read.token_ids import token_ids
 
 FORMAT = 1
 SMALL_FILE = 4 << 20
@@ -97,6 +98,7 @@ def _text(package: Package) -> dict[str, str | None]:
 
 def _generation(plan: Plan, package: Package) -> dict[str, Any]:
     metadata, text = package.metadata, package.text
+    ids = token_ids(find_artifact(package.root, text.tokenizer).file if text.tokenizer else None)
     defaults = metadata.generation.defaults if metadata.generation is not None else None
     return {
         "policy": "runtime" if plan.decoder is not None else "workflow",
@@ -107,7 +109,8 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "pad_id": text.pad,
         "context_length": (metadata.model.max_sequence_length if metadata.model else None) or 0,
         "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model.vocab_size if metadata.model else 0),
-        "valid_ids": package.sampled_ids or 0,
+        "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
+        "holes": list(ids.holes),
         "defaults": defaults.model_dump(exclude_none=True) if defaults is not None else {},
         "overrides": {
             name: {"input": each.input, **(each.constraint.model_dump(exclude_none=True) if each.constraint else {})}

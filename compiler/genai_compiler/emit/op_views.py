@@ -111,7 +111,7 @@ class OpViews:
             lengths = self.names.of(check.lengths) if check.lengths else "None"
             states = [f"({self.names.of(value)}, {axis})" for value, axis in check.states]
             held = (self.names.of(check.destinations), self.names.of(check.capacity), lengths)
-            return self._call("within_capacity", literal(op.origin), *held, *states)
+            return self._call("within_capacity", literal(check.group), literal(op.origin), *held, *states)
         places = [f"({self.names.of(value)}, {axis}, {factor})" for value, axis, factor in check.places]
         return self._call("agree", literal(check.symbol), literal(op.origin), *places)
 

@@ -20,7 +20,7 @@ def search_defaults(
     """(generation defaults, problems).
 
     limit: the model's context length. vocabulary: ids there are, None when unknown. Besides the standard's fields the
-    defaults may hold `random_seed` and `chunk_size`.
+    defaults may hold `random_seed`.
     """
     problems: list[Problem] = []
 
@@ -102,7 +102,8 @@ def _run_time(search: Mapping[str, Any], report: Report) -> dict[str, Any]:
     if int(search.get("random_seed", -1)) >= 0:
         found["random_seed"] = int(search["random_seed"])
     if float(search.get("chunk_size", 0)) >= 1:
-        found["chunk_size"] = int(search["chunk_size"])
+        what = f"chunk_size {int(search['chunk_size'])} has no effect: the prompt is processed in one piece"
+        report("ignored-key", "chunk_size", what)
     batch = int(search.get("batch_size", 1))
     if batch != 1:
         report(

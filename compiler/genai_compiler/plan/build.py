@@ -4,11 +4,10 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Cell, Component, Input, Op, Output, Plan, Type
-from genai_compiler.plan.replacements import replacements
+from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
 from genai_compiler.plan.uses import all_reads
@@ -42,7 +41,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     dynamic = _dynamic_symbols(workflow.state)
     inputs = tuple(_input(name, each, scope, dynamic) for name, each in workflow.inputs.items())
     outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
-    components = tuple(_components(package, report))
+    components = with_replacements(tuple(_components(package, report)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
     steps = StepBuilder(package, report, {each.name: each for each in components}, outputs)
     body = steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope)
@@ -143,8 +142,7 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             graph = package.graphs.get(name)
             if graph is not None:
                 _resolve(name, declared, graph, report)
-                made = _onnx_component(name, declared, graph, format_path(path))
-                yield replace(made, replacements=replacements(name, package.workflow.components))
+                yield _onnx_component(name, declared, graph, format_path(path))
         else:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())

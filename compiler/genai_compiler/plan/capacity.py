@@ -13,7 +13,7 @@ def capacity_checks(
 ) -> Iterator[CapacityCheck]:
     """One check for every indexed-scatter group whose destinations this invoke takes."""
     serving, bound = package.workflow.serving, dict(inputs)
-    for group in serving.state_service.groups.values() if serving else ():
+    for name, group in serving.state_service.groups.items() if serving else ():
         update = group.update
         if not isinstance(update, IndexedScatter):
             continue
@@ -21,7 +21,7 @@ def capacity_checks(
         capacity = scope.find(update.capacity)
         if destinations is not None and capacity is not None:
             lengths = scope.find(group.logical_lengths) if group.logical_lengths else None
-            yield CapacityCheck(destinations, capacity, lengths or "", _states(component, group, bound))
+            yield CapacityCheck(name, destinations, capacity, lengths or "", _states(component, group, bound))
 
 
 def _states(component: Component, group: StateGroup, bound: dict[str, str]) -> tuple[tuple[str, int], ...]:

@@ -215,6 +215,7 @@ class CapacityCheck:
     lengths is "" where no logical length is in scope; states are (value, sequence axis).
     """
 
+    group: str
     destinations: str
     capacity: str
     lengths: str

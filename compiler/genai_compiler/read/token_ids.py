@@ -1,0 +1,54 @@
+"""Which token ids a tokenizer.json gives a text: the logits of others must never be chosen.
+
+Heads are often padded to a round width, so the graph has rows of logits that no token belongs to.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 256 << 20
+MAX_HOLES = 65_536
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """count: one past the largest id (0: unknown, every id may be chosen). holes: ids below it that have no token."""
+
+    count: int = 0
+    holes: tuple[int, ...] = ()
+
+
+def token_ids(tokenizer: Path | None) -> TokenIds:
+    """The ids of a tokenizer file; TokenIds() when there is none or it can't be read (that is reported elsewhere)."""
+    if tokenizer is None or tokenizer.stat().st_size > MAX_BYTES:
+        return TokenIds()
+    try:
+        data = json.loads(tokenizer.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return TokenIds()
+    ids = set(_ids(data)) if isinstance(data, dict) else set[int]()
+    if not ids:
+        return TokenIds()
+    count = max(ids) + 1
+    missing = count - len(ids)
+    holes = tuple(each for each in range(count) if each not in ids) if 0 < missing <= MAX_HOLES else ()
+    return TokenIds(count, holes)
+
+
+def _ids(data: dict[str, Any]) -> Iterable[int]:
+    model, added = data.get("model"), data.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, dict):
+        yield from (each for each in vocabulary.values() if _is_id(each))
+    elif isinstance(vocabulary, list):
+        yield from range(len(vocabulary))
+    for each in added if isinstance(added, list) else ():
+        if isinstance(each, dict) and _is_id(each.get("id")):
+            yield each["id"]
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
