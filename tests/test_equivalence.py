@@ -1,13 +1,13 @@
-"""Every golden executor is imported and run: its outputs equal the reference interpreter's and the plain decoding loop's."""
+"""Every golden executor is run: its outputs equal the reference interpreter's and the plain decoding loop's."""
 
 from collections.abc import Callable
 from typing import Any
 
+import genai_runtime
 import numpy as np
 import pytest
-
-import genai_runtime
 from genai_runtime import ExecutionError
+
 from tests.conftest import CASES, FIXTURES
 from tests.reference.interpreter import interpret
 from tests.reference.plain_loop import greedy
@@ -157,9 +157,7 @@ def test_a_row_of_a_batch_gives_the_tokens_of_its_solo_run(model: Models, case: 
 def test_seeded_sampling_of_a_row_does_not_depend_on_its_neighbours(model: Models, case: str) -> None:
     options: dict[str, Any] = {"max_new_tokens": 16, "temperature": 1.3, "top_k": 20}
     batch = model(case).generate(batch=PROMPTS, seed=[7, 8, 9], **options)
-    solo = [
-        model(case).generate(prompt, seed=seed, **options) for prompt, seed in zip(PROMPTS, (7, 8, 9), strict=True)
-    ]
+    solo = [model(case).generate(prompt, seed=seed, **options) for prompt, seed in zip(PROMPTS, (7, 8, 9), strict=True)]
     assert [row.tokens for row in batch.rows] == [each.tokens for each in solo]
 
 

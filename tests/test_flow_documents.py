@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import genai_runtime
 import numpy as np
 import pytest
+from genai_compiler import CompileError, compile_package
 
-import genai_runtime
-from genai_compiler import compile_package
 from tests.flow_packages import FLAG, ONE, SCALAR, add, below, flow_package, session_cell, traced
 from tests.two_routes import TwoRoutes
 from tools.fixtures.document import Document, branch, cell, emit, invoke, loop, sequence
@@ -36,10 +36,9 @@ def counted(steps: Sequence[Document], carried: Mapping[str, str], times: str = 
     return loop(steps, "package.true", times, carried)
 
 
-def test_an_aggregate_emit_heeds_its_guard(made: Made) -> None:
-    routes = made([below("a", "b", "less"), emit("a", "out", when="less")])
-    assert run(routes)["out"].tolist() == [3]
-    assert "out" not in run(routes, a=9)
+def test_a_guard_on_an_output_without_rows_is_refused(made: Made) -> None:
+    with pytest.raises(CompileError, match="no request axis"):
+        made([below("a", "b", "less"), emit("a", "out", when="less")])
 
 
 def test_cells_change_all_at_once(made: Made) -> None:
@@ -65,7 +64,9 @@ def test_a_cell_may_become_a_value_from_outside_the_loop(made: Made) -> None:
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_sibling_regions_may_use_a_name_twice(made: Made, n: int) -> None:
     twice = [loop([add("x", "b", "t"), traced("t")], "package.true", times, {"x": "t"}) for times in ("n", "m")]
-    inner = branch("less", {"true": sequence(*[twice[0], emit("x", "out")]), "false": sequence(*[twice[1], emit("x", "out")])})
+    inner = branch(
+        "less", {"true": sequence(*[twice[0], emit("x", "out")]), "false": sequence(*[twice[1], emit("x", "out")])}
+    )
     routes = made([below("a", "b", "less"), inner], {"x": cell(ONE, "a")})
     run(routes, n=n)
     run(routes, n=n, a=9)
@@ -112,7 +113,7 @@ def test_steps_are_numbered_by_the_innermost_loop(made: Made) -> None:
 
 
 def test_a_component_with_effects_runs_although_nothing_reads_it(made: Made) -> None:
-    effect = {"audit": {"retry": "idempotent", "speculation_safety": "safe"}}
+    effect = {"audit": {"retry": "idempotent", "speculation_safety": {"kind": "none"}}}
     routes = made([add("a", "b", "unread"), emit("a", "out")], effects=effect)
     assert "invoke add" not in routes_plan(routes)
     document = {"add": {**component("add"), "effects": ["audit"]}}

@@ -1,6 +1,6 @@
 """Each fixture through each stage, text compared with golden/; and the generated code is clean by the usual tools.
 
-After a change that is meant to alter them: `python -m pytest tests/test_golden.py --snapshot-update`, then read the diff.
+After a change meant to alter them: `python -m pytest tests/test_golden.py --snapshot-update`, then read the diff.
 """
 
 import shutil
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
-
 from genai_compiler.driver import STAGES
 from genai_compiler.passes import PASSES
+from syrupy.assertion import SnapshotAssertion
+
 from tests.conftest import CASES, GOLDEN, Traced
 from tests.data import ROOT
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import genai_runtime
+import numpy as np
 from genai_runtime import Event, Result
+
 from tests.reference.interpreter import interpret
 from tests.reference.machine import SessionStore
 from tests.reference.values import Array, Events, Published, RowEvents, Rows
@@ -24,9 +24,7 @@ class TwoRoutes:
 
     def agree(self, inputs: Mapping[str, Array], *, stop_on_eos: bool = True, session: str | None = None) -> Result:
         """The executor's result, after holding every output and the iteration count against the interpreter's."""
-        wanted = interpret(
-            self.package, inputs, stop_on_eos=stop_on_eos, session=session, sessions_store=self.store
-        )
+        wanted = interpret(self.package, inputs, stop_on_eos=stop_on_eos, session=session, sessions_store=self.store)
         result, events = collect(self.model, inputs, stop_on_eos=stop_on_eos, session=session)
         published = {*result.aggregate, *result.row_slots}
         assert published == set(wanted.outputs)

@@ -6,6 +6,7 @@ line's fault; 3 interrupted. Problems go to stderr, the summary to stdout.
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,17 +19,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     try:
         from genai_compiler.driver import STAGES
+
+        return _run(_arguments(_parser(STAGES), STAGES, argv))
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("genai_"):
             raise
         print(MISSING.format(extra="compile", module=missing.name), file=sys.stderr)
         return EXIT_INPUT
-    arguments = _parser(STAGES).parse_args(argv)
-    try:
-        return _run(arguments)
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has gone. Python flushes once more when it ends, and must find something to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_INTERRUPTED
+
+
+def _arguments(
+    parser: argparse.ArgumentParser, stages: Sequence[str], argv: Sequence[str] | None
+) -> argparse.Namespace:
+    """The command line, and `last`: the stage to stop after. `--check` goes as far as one can without writing."""
+    found = parser.parse_args(argv)
+    found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
+    if found.show and stages.index(found.show) > stages.index(found.last):
+        parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
+    return found
 
 
 def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
@@ -58,9 +73,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.problem import CompileError, InternalError
     from genai_compiler.summary import summary
 
-    last = "mark_last_reads" if arguments.check else arguments.stop_after or arguments.show or "emit"
-    if arguments.stop_after and arguments.show and not arguments.check:
-        last = arguments.stop_after
     progress = sys.stderr if sys.stderr.isatty() and not arguments.quiet else None
 
     def trace(stage: str, text: str) -> None:
@@ -70,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(text, end="" if text.endswith("\n") else "\n")
 
     try:
-        options = Options(arguments.bundle, arguments.force, last)
+        options = Options(arguments.bundle, arguments.force, arguments.last)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)

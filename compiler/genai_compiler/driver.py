@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from genai_compiler.check.admission import check_admission
+from genai_compiler.check.document import check_document
 from genai_compiler.emit.folder import check_target, write_folder
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.render import render_executor
@@ -89,10 +91,8 @@ def check_package(package: str | Path) -> tuple[Problem, ...]:
 
 def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan, tuple[Problem, ...]]:
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
+    _checked(package)
     plan, problems = build(package)
-    report = Report(package.places)
-    negotiate(package, report)
-    problems = ordered((*problems, *report.problems))
     if errors(problems):
         raise CompileError((*package.warnings, *problems))
     _verified("build", plan)
@@ -108,6 +108,18 @@ def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan,
         if stop_after == each.__name__:
             break
     return plan, problems
+
+
+def _checked(package: Package) -> None:
+    """Hold the document against the standard and against its files; what needs a sound document waits for one."""
+    problems = check_document(package.metadata, package.places)
+    if not problems:
+        problems = check_admission(package)
+    report = Report(package.places)
+    negotiate(package, report)
+    problems = (*problems, *report.problems)
+    if errors(problems):
+        raise CompileError((*package.warnings, *problems))
 
 
 def emit_executor(plan: Plan, package: Package) -> str:

@@ -85,10 +85,13 @@ class Executor:
             count = count_next
             log = log_next
         del package_empty_log, package_log_max, package_one, package_true, start, step, times
+        # pipeline.workflow.steps[0]: cell count
+        request.keep("count", count)
+        # pipeline.workflow.steps[0]: cell log
+        request.keep("log", log)
         # pipeline.workflow.steps[1]: emit
         yield out.emit("count", "replace", count, 0, 0, "pipeline.workflow.steps[1]")
+        del count
         # pipeline.workflow.steps[2]: emit
         yield out.emit("log", "replace", log, 0, 0, "pipeline.workflow.steps[2]")
-        request.keep("count", count)
-        request.keep("log", log)
         return out.finish()

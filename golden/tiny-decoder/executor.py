@@ -250,7 +250,7 @@ class Executor:
         termination_batch_initializer = self.termination_batch_initializer
         model = self.model
         last_token_logits = self.last_token_logits
-        token_sampler = self.token_sampler
+        token_sampler = self.token_sampler.chosen(request.overrides)
         token_to_slot = self.token_to_slot
         token_state_update = self.token_state_update
         generated_length_update = self.generated_length_update

@@ -16,14 +16,12 @@ from genai_runtime.values import NUMPY, ONNX_TYPE, Array, Value
 try:
     import onnxruntime as ort
     from onnxruntime.capi import onnxruntime_pybind11_state as native
-except ImportError as missing:  # pragma: no cover - needs an environment without it
-    raise LoadError(
-        "onnxruntime-missing",
-        "ONNX Runtime is not installed",
-        help="install one build of it: pip install 'genai-compile[cpu]', or 'genai-compile[gpu]' where there is a GPU",
-    ) from missing
+except ImportError as missing:
+    ort: Any = None  # type: ignore[no-redef]
+    native: Any = None  # type: ignore[no-redef]
+    _MISSING = str(missing)
 
-CPU = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
+CPU = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0) if native else None
 RunWithValues = Callable[[dict[str, Value], list[str], None], Sequence[Value]]
 
 
@@ -74,6 +72,13 @@ def as_bits(value: Value, dtype: str) -> Array:
     return array
 
 
+def require() -> None:
+    """Raises LoadError `onnxruntime-missing`. Importing this package without ONNX Runtime is no failure, running is."""
+    if native is None:
+        help = "install one build of it: pip install 'genai-compile[cpu]', or 'genai-compile[gpu]' where there is a GPU"
+        raise LoadError("onnxruntime-missing", f"ONNX Runtime can't be imported: {_MISSING}", help=help)
+
+
 def available_providers() -> list[str]:
     """Execution providers that this build of ONNX Runtime was made with."""
     return list(ort.get_available_providers())
@@ -109,7 +114,8 @@ def run_bound(session: Any) -> Callable[[Bindings, None], None]:
     return cast(Callable[[Bindings, None], None], session._sess.run_with_iobinding)
 
 
-RUN_FAILURES: tuple[type[Exception], ...] = tuple(
-    each for each in vars(native).values() if isinstance(each, type) and issubclass(each, Exception)
-) + (RuntimeError,)
+RUN_FAILURES: tuple[type[Exception], ...] = (
+    *(each for each in vars(native or object).values() if isinstance(each, type) and issubclass(each, Exception)),
+    RuntimeError,
+)
 """What a session's run can raise."""

@@ -5,13 +5,15 @@ is made, everything else to stderr.
 """
 
 import argparse
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genai_runtime.problem import GenaiError, LoadError
+from genai_runtime.problem import GenaiError, LoadError, RequestError
 
 if TYPE_CHECKING:
     from genai_runtime.generation import Generation
@@ -25,6 +27,9 @@ WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
     try:
         from genai_runtime.load import load
 
@@ -37,8 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        # Who read our output has gone. Python flushes once more when it ends, and must find something to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INTERRUPTED
+    except OSError as failure:
+        print(f"genai-run: can't read: {failure}", file=sys.stderr)
+        return EXIT_INPUT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,11 +86,19 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None:
         if sys.stdin.isatty():
             return _conversation(model, arguments)
-        arguments.prompt = sys.stdin.read()
+        arguments.prompt = _standard_input()
     if arguments.chat == "":
         return _conversation(model, arguments)
     _show(_start(model, arguments), arguments)
     return EXIT_DONE
+
+
+def _standard_input() -> str:
+    """The whole of standard input. Raises RequestError `bad-text`."""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as fault:
+        raise RequestError("bad-text", f"standard input is not UTF-8: {fault}") from fault
 
 
 def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":
@@ -107,8 +124,6 @@ def _ids(text: str) -> list[int]:
     try:
         return [int(each) for each in text.split(",")]
     except ValueError as fault:
-        from genai_runtime.problem import RequestError
-
         raise RequestError("bad-token", f"--tokens wants whole numbers with commas between, got {text!r}") from fault
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
-from genai_runtime.publish import Result
+from genai_runtime.publish import Result, TokenEvent
 from genai_runtime.request import Event
 from genai_runtime.stop_strings import StopStrings
 from genai_runtime.tokenizer import Tokenizer
@@ -72,9 +72,14 @@ class Generation:
     """
 
     def __init__(
-        self, runs: Sequence[Callable[[], Run]], prompts: Sequence[Sequence[int]], text: TextSettings, stopped: set[int]
+        self,
+        runs: Sequence[Callable[[], Run]],
+        prompts: Sequence[Sequence[int]],
+        text: TextSettings,
+        stopped: set[int],
+        context: int = 0,
     ) -> None:
-        self._runs, self._text, self._stopped = list(runs), text, stopped
+        self._runs, self._text, self._stopped, self._context = list(runs), text, stopped, context
         self._rows = [Row(tuple(each)) for each in prompts]
         self._begun = time.perf_counter()
         self._first = self._last = 0.0
@@ -89,14 +94,18 @@ class Generation:
         for at, start in enumerate(self._runs):
             run = self._current = start()
             base = at if len(self._runs) > 1 else 0
+            notes = [row.tokens.append for row in self._rows[base:]]
             try:
                 while True:
                     event = next(run)
                     if not self._first:
                         self._first = time.perf_counter()
-                    row = base + (event.row or 0)
-                    self._rows[row].tokens.extend(event.value.reshape(-1).tolist())
-                    yield row
+                    row = event.row or 0
+                    if isinstance(event, TokenEvent):
+                        notes[row](event[2])
+                    else:
+                        self._rows[base + row].tokens.extend(event.value.reshape(-1).tolist())
+                    yield base + row
             except StopIteration as done:
                 self.result = done.value
             finally:
@@ -109,8 +118,13 @@ class Generation:
         for at, row in enumerate(rows):
             if row.finish_reason is None:
                 reasons = result.finish_reasons if result is not None else {}
-                ended = bool(row.tokens) and row.tokens[-1] in self._text.end_ids
-                row.finish_reason = reasons.get(at, "stop" if ended else "length")
+                row.finish_reason = reasons.get(at) or self._reason(row)
+
+    def _reason(self, row: Row) -> str:
+        """Why a row ended, where the run itself does not say."""
+        if row.tokens and row.tokens[-1] in self._text.end_ids:
+            return "stop"
+        return "context" if 0 < self._context <= len(row.prompt) + len(row.tokens) else "length"
 
     def _step(self) -> int | None:
         """Run until a row has a token more; the row, or None at the end."""
@@ -120,6 +134,9 @@ class Generation:
         return row
 
     def _drain(self) -> None:
+        if not self._text.stops:
+            for _ in self._events:
+                pass
         while self._step() is not None:
             pass
 

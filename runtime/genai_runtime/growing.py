@@ -38,7 +38,8 @@ class GrowingDecoding(Decoding):
         self._filled += 1
         self.lengths = self.lengths + 1
         self._take()
-        np.add(self._positions, 1, out=self._positions)
+        # a row that is full has ended: its position only has to stay one that exists while others go on
+        np.minimum(self._positions + 1, self.room.most - 1, out=self._positions)
 
     def _feed_mask(self, mask: Mask) -> None:
         if self._filled == self._mask.shape[1]:

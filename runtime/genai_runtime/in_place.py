@@ -74,12 +74,15 @@ class InPlaceDecoding(Decoding):
     def _step_of_one_row(self, bound: binding.Bindings, mask: Array) -> Step:
         """One row, no positions, a mask that stays bound: one store and one run."""
         run, row, room, place = binding.run_bound(self.session), mask[0], self.room.first, self._filled
+        following: Step | None = None
 
         def step() -> None:
-            nonlocal place
+            nonlocal place, following
             if place == room:
-                self._filled = self.lengths[0] = place
-                return self._larger()
+                if following is None:
+                    self._filled = self.lengths[0] = place
+                    following = self._larger()
+                return following()
             row[place] = 1
             place += 1
             try:
@@ -94,14 +97,17 @@ class InPlaceDecoding(Decoding):
         run, lengths, positions, logits, raw = (
             binding.run_bound(self.session), self.lengths, self._positions, self.logits, self._raw,
         )  # fmt: skip
-        each, room = np.arange(self.rows), self.room.first
+        each, room, most = np.arange(self.rows), self.room.first, self.room.most
+        following: Step | None = None
         port = self.spec.mask.port if self.spec.mask is not None and not self.spec.mask.fixed else ""
         same = self.spec.logits_dtype == "float32"
 
         def step() -> None:
-            if self._filled == room:
-                return self._larger()
-            self._filled += 1
+            nonlocal following
+            if self._filled >= room and room < most:
+                following = following or self._larger()
+                return following()
+            self._filled = min(self._filled + 1, most)
             if mask is not None:
                 mask[each, lengths] = 1
                 if port:
@@ -111,18 +117,19 @@ class InPlaceDecoding(Decoding):
                 run(bound, None)
             except binding.RUN_FAILURES as failure:
                 raise self.failed(failure) from failure
-            np.add(lengths, 1, out=lengths)
-            np.add(positions, 1, out=positions)
+            # a row that is full has ended: it only repeats its last place while others go on
+            np.minimum(lengths + 1, most - 1, out=lengths)
+            np.minimum(positions + 1, most - 1, out=positions)
             if not same:
                 logits[:] = to_float32(raw[:, 0])
             return None
 
         return step
 
-    def _larger(self) -> None:
-        """The room is full: move to larger buffers, then take the step there."""
+    def _larger(self) -> Step:
+        """The room is full: move to larger buffers. Returns the step there, for callers hold on to the first one."""
         used = self.room.first
         self.room = self.room.larger()
         self.state = grow(self.spec.slots, self.state, used, self.room.first)
         self._bind_step()
-        self.advance()
+        return self.advance

@@ -103,7 +103,10 @@ def _given(spec: Input, request: Request) -> Array | None:
 
 
 def _role_value(spec: Input, value: Array | int | float) -> Array:
-    array = np.asarray(value, dtype=NUMPY[spec.dtype])
+    try:
+        array = np.asarray(value, dtype=NUMPY[spec.dtype])
+    except (OverflowError, TypeError, ValueError) as fault:
+        raise RequestError("bad-value", f"{value!r} for role '{spec.role}' is no {spec.dtype}: {fault}") from fault
     if array.ndim == 0 and len(spec.dims) == 1:
         array = array.reshape(1)
     if array.ndim == 1 and len(spec.dims) == 2 and spec.role == "prompt_tokens":

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from genai_runtime import abi
+from genai_runtime import abi, binding
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
 from genai_runtime.problem import LoadError
@@ -25,12 +25,13 @@ def load(
     """Load a compiled folder.
 
     providers: execution providers in order, any spelling; strict: one that can't be used is an error. None: what the
-    package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads, default the cores
-    this process may use. verify: check large files by content too. The folder's executor.py is code and is executed:
-    load only what you trust as you would trust a Python package.
+    package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads, default: the
+    cores this process may use. verify: check large files by content too. The folder's executor.py is code and is
+    executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, session-failed.
+    provider-unavailable, session-failed, onnxruntime-missing, bad-threads.
     """
+    binding.require()
     manifest = read_manifest(Path(folder), abi.ABI_VERSION)
     check_files(manifest, verify)
     strict = wanted_by_user(providers) if providers is not None else ()
@@ -54,6 +55,8 @@ def _graphs(manifest: Manifest) -> dict[str, Graph]:
 def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
     """Session options: the package's, then ours where it says nothing; the user's threads beat both."""
     options = {"inter_op_num_threads": 1, "log_severity_level": 3, **stated}
+    if threads is not None and threads < 1:
+        raise LoadError("bad-threads", f"threads must be at least 1, got {threads}")
     if threads is not None or "intra_op_num_threads" not in options:
         options["intra_op_num_threads"] = threads or allowed_cores()
     return options
@@ -69,15 +72,20 @@ def allowed_cores() -> int:
 def _executor_class(manifest: Manifest) -> Any:
     name = f"genai_executor_{manifest.data['executor_sha256'][:16]}"
     module = sys.modules.get(name) or _import(name, manifest.executor)
-    if getattr(module, "ABI_VERSION", None) != abi.ABI_VERSION:
-        what = f"executor.py in '{manifest.folder}' is written for ABI {getattr(module, 'ABI_VERSION', None)}"
-        raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
-    return module.Executor
+    made_for = getattr(module, "ABI_VERSION", None)
+    if made_for == abi.ABI_VERSION and hasattr(module, "Executor"):
+        return module.Executor
+    del sys.modules[name]
+    if made_for == abi.ABI_VERSION:
+        raise LoadError("damaged-folder", f"'{manifest.executor}' has no Executor", help=COMPILE_AGAIN)
+    what = f"executor.py in '{manifest.folder}' is written for ABI {made_for}, this runtime has {abi.ABI_VERSION}"
+    raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
 
 
 def _import(name: str, file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,36 @@ SMALL_FILE = 4 << 20
 """Up to this size a file is checked by content at every load; larger ones by size and time stamp, fully with verify."""
 
 COMPILE_AGAIN = "compile the package again with genai-compile"
+
+_FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str}
+_PORT = {"name": str, "type": str, "role": str}
+_SHAPE: dict[str, Any] = {
+    "compiler": str,
+    "name": str,
+    "dialect": str,
+    "executor_sha256": str,
+    "package": {"path": str},
+    "files": [_FILE],
+    "graphs": dict,
+    "text": dict,
+    "generation": {
+        "policy": str,
+        "ragged": bool,
+        "end_ids": [int],
+        "pad_id": int | None,
+        "context_length": int,
+        "vocab_size": int,
+        "valid_ids": int,
+        "holes": [int],
+        "defaults": dict,
+    },
+    "session": {"options": dict, "providers": [{"name": str, "options": dict}]},
+    "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
+    "outputs": [_PORT],
+    "state_groups": [dict],
+}
+"""What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
+_GRAPH = {"in": str, "file": str, "weights": str}
 
 
 @dataclass(frozen=True)
@@ -45,8 +75,15 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
         raise LoadError("not-compiled", what, help=help)
     data = _parsed(file)
     if data.get("format") != FORMAT or data.get("abi") != abi:
-        what = f"'{folder}' was compiled for format {data.get('format')}, ABI {data.get('abi')}; this runtime has {FORMAT}, {abi}"
+        made_for = f"format {data.get('format')}, ABI {data.get('abi')}"
+        what = f"'{folder}' was compiled for {made_for}; this runtime has {FORMAT}, {abi}"
         raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
+    graphs = data["graphs"].values() if isinstance(data.get("graphs"), dict) else ()
+    faults = [*_shape_faults(data, _SHAPE, ""), *_shape_faults(list(graphs), [_GRAPH], "graphs")]
+    faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
+    if faults:
+        what = f"manifest.json of '{folder}' is damaged: {', '.join(faults[:5])}"
+        raise LoadError("damaged-folder", what, help=COMPILE_AGAIN)
     stated = data["package"]["path"]
     package = Path(stated) if Path(stated).is_absolute() else (folder / stated).resolve()
     if not package.is_dir():
@@ -57,17 +94,25 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
 
 
 def check_files(manifest: Manifest, verify: bool = False) -> None:
-    """Hold executor and package files against the manifest. Raises LoadError `package-changed` naming every difference."""
+    """Hold all files against the manifest. Raises LoadError: damaged-folder, package-changed (with all differences)."""
     data = manifest.data
     if not manifest.executor.is_file() or _hash(manifest.executor) != data["executor_sha256"]:
         what = f"executor.py in '{manifest.folder}' is missing or was changed after it was compiled"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN)
     for each in data["graphs"].values():
-        if each["in"] == "compiled" and not (manifest.folder / each["file"]).is_file():
-            raise LoadError("damaged-folder", f"'{each['file']}' is missing in '{manifest.folder}'", help=COMPILE_AGAIN)
+        if each["in"] == "compiled":
+            _check_made(manifest.folder / each["file"], each)
     faults = [fault for each in data["files"] if (fault := _difference(manifest.package, each, verify))]
     if faults:
         raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
+
+
+def _check_made(file: Path, entry: Mapping[str, Any]) -> None:
+    """A graph that the compiler wrote must be there, as it was written."""
+    if not file.is_file() or _hash(file) != entry.get("sha256"):
+        raise LoadError(
+            "damaged-folder", f"'{file}' is missing or was changed after it was compiled", help=COMPILE_AGAIN
+        )
 
 
 def _parsed(file: Path) -> Mapping[str, Any]:
@@ -75,13 +120,26 @@ def _parsed(file: Path) -> Mapping[str, Any]:
         if file.stat().st_size > MAX_BYTES:
             raise ValueError("it is too large")
         data = json.loads(file.read_text(encoding="utf-8"))
-        wanted = {"executor_sha256", "files", "generation", "graphs", "inputs", "package", "session", "text"}
-        if not isinstance(data, dict) or ("format" in data and data["format"] == FORMAT and wanted - set(data)):
-            raise ValueError("entries are missing")
+        if not isinstance(data, dict):
+            raise ValueError("it holds no object")
     except (ValueError, OSError, RecursionError) as failure:
         what = f"manifest.json of '{file.parent}' can't be read: {failure}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
     return data
+
+
+def _shape_faults(value: object, shape: Any, path: str) -> Iterator[str]:
+    """Where a value is not what `shape` says, in words."""
+    kind = type(shape) if isinstance(shape, dict | list) else shape
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        yield f"{path} is no {getattr(kind, '__name__', kind)}"
+    elif isinstance(value, dict):
+        for key, each in shape.items() if isinstance(shape, dict) else ():
+            inner = f"{path}.{key}".lstrip(".")
+            yield from _shape_faults(value[key], each, inner) if key in value else (f"{inner} is missing",)
+    elif isinstance(value, list):
+        for at, each in enumerate(value if isinstance(shape, list) else ()):
+            yield from _shape_faults(each, shape[0], f"{path}[{at}]")
 
 
 def _difference(package: Path, entry: Mapping[str, Any], verify: bool) -> str:

@@ -1,6 +1,7 @@
 """A loaded package: the text level (generate, chat) and the workflow level (run, stream) of one executor."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -72,7 +73,7 @@ class Model:
             runs = self._runtime_runs(prompts, limits, options, stop_on_eos, stopped)
         else:
             runs = self._workflow_runs(prompts, limits, sampling, stop_on_eos)
-        return Generation(runs, prompts, text, stopped)
+        return Generation(runs, prompts, text, stopped, limits.context)
 
     def chat(
         self,
@@ -292,7 +293,8 @@ class Model:
         roles = [workflow_roles(each, declared) for each in rows]
 
         def request(row: int) -> Request:
-            lengths = self._length_roles(limits)
+            room = limits.context - len(prompts[row]) if limits.context else limits.new
+            lengths = self._length_roles(replace(limits, new=min(limits.new, room)))
             return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles[row]}, stop_on_eos)
 
         return [lambda row=row: self._executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]

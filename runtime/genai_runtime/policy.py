@@ -1,5 +1,7 @@
 """The token policy that the runtime supplies: select a token a row, decide which rows go on (standard, 4.3)."""
 
+from collections.abc import Callable
+
 from genai_runtime.decoding import Decoding
 from genai_runtime.request import Request
 from genai_runtime.sample import make_selector
@@ -32,10 +34,35 @@ class TokenPolicy:
         self._stopped = request.stopped
         self.live = list(range(rows))
         self.reasons: dict[int, str] = {}
+        self.choose: Callable[[], list[int]] = self._choose_for_one() if rows == 1 else self._choose_for_all
+        """Writes each live row's next token into the decoder's token buffer. Returns the rows that were live before."""
 
-    def choose(self) -> list[int]:
-        """Write each live row's next token into the decoder's token buffer. Returns the rows that were live before."""
+    def _choose_for_one(self) -> Callable[[], list[int]]:
+        """The only row's choice, over locals: a step's host work runs on cold caches, where every object met counts."""
+        select, logits, place = self._select[0], self._row_logits[0], self._tokens[0]
+        ends, left, only, stopped = self._ends, self._left[0], [0], self._stopped
+
+        def choose() -> list[int]:
+            nonlocal left
+            token = select(logits)
+            place[0] = token
+            left -= 1
+            if token in ends:
+                self.reasons[0] = "stop"
+                self.live = []
+            elif left <= 0:
+                self.reasons[0] = "context"
+                self.live = []
+            elif stopped:
+                self.live = []
+            return only
+
+        return choose
+
+    def _choose_for_all(self) -> list[int]:
         tokens, ends, left = self._tokens, self._ends, self._left
+        if self._stopped:
+            self.live = [row for row in self.live if row not in self._stopped]
         chosen = self.live
         ended = False
         for row in chosen:
@@ -48,6 +75,6 @@ class TokenPolicy:
             elif left[row] <= 0:
                 self.reasons[row] = "context"
                 ended = True
-        if ended or self._stopped:
-            self.live = [row for row in chosen if row not in self.reasons and row not in self._stopped]
+        if ended:
+            self.live = [row for row in chosen if row not in self.reasons]
         return chosen

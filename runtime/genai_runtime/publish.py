@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -52,6 +52,32 @@ class _Slot:
             self.events.append(value)
 
 
+class TokenEvent(Event):
+    """One token, integer [1, 1], kept as a number until somebody asks for its array: a generation never does."""
+
+    __slots__ = ()
+    dtype: ClassVar[type[np.generic]] = np.int64
+
+    @property
+    def value(self) -> Array:  # type: ignore[override]
+        """The token as an array."""
+        return np.array([[self[2]]], dtype=self.dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.output, self.row, self.value, self.step))
+
+
+class NarrowTokenEvent(TokenEvent):
+    """A token of a package whose ids are int32."""
+
+    __slots__ = ()
+    dtype = np.int32
+
+
+_made: Any = tuple.__new__
+"""Makes an event from its fields without the Python frame that a named tuple's own constructor costs."""
+
+
 class Publisher:
     """Collects what a run publishes. `symbols` are the request's, shared with the binding of its inputs."""
 
@@ -60,7 +86,8 @@ class Publisher:
         self._symbols = symbols
         self._aggregate: dict[str, _Slot] = {}
         self._rows: dict[str, list[_Slot]] = {}
-        self._tokens: dict[str, list[list[Array]]] = {}
+        self._tokens: dict[str, list[list[int]]] = {}
+        self._token_event: type[TokenEvent] = TokenEvent
         self.iterations = 0
         self.finish_reasons: dict[int, str] = {}
 
@@ -107,21 +134,24 @@ class Publisher:
 
     def token(self, output: str, row: int, tokens: Array, step: int) -> Event:
         """Append one row's token, integer [1, 1]: the emit of a token policy that the runtime supplies."""
-        part = tokens[row : row + 1].copy()
+        token = tokens.item(row)
         try:
-            self._tokens[output][row].append(part)
+            self._tokens[output][row].append(token)
         except KeyError:
             self._tokens[output] = [[] for _ in range(tokens.shape[0])]
-            self._tokens[output][row].append(part)
-        return Event(output, row, part, step)
+            self._tokens[output][row].append(token)
+            self._token_event = TokenEvent if tokens.dtype == np.int64 else NarrowTokenEvent
+        event: Event = _made(self._token_event, (output, row, token, step))
+        return event
 
     def decoded(self, policy: TokenPolicy) -> None:
         """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
         reasons = policy.reasons
         self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
         for output, rows in self._tokens.items():
-            self._rows[output] = [_Slot(parts, 1) for parts in rows]
-        self.iterations = max((len(parts) for rows in self._tokens.values() for parts in rows), default=0)
+            dtype = self._token_event.dtype
+            self._rows[output] = [_Slot([np.array([ids], dtype=dtype)] if ids else [], 1) for ids in rows]
+        self.iterations = max((len(ids) for rows in self._tokens.values() for ids in rows), default=0)
 
     def finish(self) -> "Result":
         """Hold what has added up against the output contracts and hand it over."""

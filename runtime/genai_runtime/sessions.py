@@ -39,7 +39,9 @@ class Sessions:
     def session(self, component: str) -> Any:
         """The session of a component. Raises LoadError `session-failed` with ONNX Runtime's words."""
         if component not in self._open:
-            graph = self._graphs[component]
+            graph = self._graphs.get(component)
+            if graph is None:
+                raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
             options = dict(self.settings.options)
             options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
             try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from genai_runtime.problem import LoadError
+from genai_runtime.problem import LoadError, RequestError
 from genai_runtime.text_files import TextFiles
 
 if TYPE_CHECKING:
@@ -45,7 +45,12 @@ class Tokenizer:
         """The ids of `text`. add_special_tokens: let the tokenizer add its own start and end tokens.
 
         Special tokens that stand in the text become their ids either way, as in the reference library.
+        Raises RequestError `bad-text` for half a surrogate pair, which is how Python holds bytes that are no UTF-8.
         """
+        try:
+            text.encode()
+        except UnicodeEncodeError as fault:
+            raise RequestError("bad-text", f"the text is no Unicode text: {fault}", help="give it as UTF-8") from fault
         return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:

@@ -110,7 +110,9 @@ def _layout(walk: Walk, step: EmitStep, value: TensorContract, path: Path) -> No
     place, output = (*path, "value"), walk.workflow.outputs[step.output].contract
     layout, first = walk.layouts.setdefault(step.output, (value.batch_layout, path))
     if layout != value.batch_layout:
-        what = f"'{step.value}' goes into '{step.output}' with another batch_layout than the emit at {format_path(first)}"
+        what = (
+            f"'{step.value}' goes into '{step.output}' with another batch_layout than the emit at {format_path(first)}"
+        )
         walk.fault("V270", place, what, "emit values of one layout")
     elif output.batch_layout != value.batch_layout:
         what = f"the batch_layout of '{step.value}' is not that of output '{step.output}'"

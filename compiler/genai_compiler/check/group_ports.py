@@ -69,7 +69,9 @@ def _layers(group: StateGroup, component: str, cells: dict[str, StatePortAlias],
     yield from faults
     if faults or group.kind not in ATTENTION:
         return
-    keys, values = ({alias.layer or 0: cell for cell, alias in cells.items() if alias.role == r} for r in ("key", "value"))
+    keys, values = (
+        {alias.layer or 0: cell for cell, alias in cells.items() if alias.role == r} for r in ("key", "value")
+    )
     odd = sorted(keys.keys() ^ values.keys())
     if odd:
         lone = keys.get(odd[0]) or values[odd[0]]

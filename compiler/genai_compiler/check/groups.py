@@ -93,7 +93,10 @@ def _scatter(workflow: Workflow, name: str, group: StateGroup, update: IndexedSc
         yield Fault("V188", path, what, "add logical_lengths")
     yield from _row_cell(workflow, update.write_indices, "V189", "V190", (*place, "write_indices"))
     yield from _capacity(workflow, update.capacity, (*place, "capacity"))
-    for field, ports in (("write_indices_ports", update.write_indices_ports), ("kv_length_ports", update.kv_length_ports)):
+    for field, ports in (
+        ("write_indices_ports", update.write_indices_ports),
+        ("kv_length_ports", update.kv_length_ports),
+    ):
         yield from _ports(workflow, ports, (*place, field))
     yield from _entries(name, group, update, place)
     cells = dict(members(workflow, name))

@@ -14,7 +14,7 @@ from genai_compiler.read.suggest import did_you_mean
 RULES: Rules = {
     "V238": Rule("loop-limit", "`max_iterations` is one integer, visible after the loop's setup."),
     "V239": Rule("induction-type", "An induction value is int64 of rank 0 or 1."),
-    "V240": Rule("induction-shape", "An induction value of rank 0 has no shape entries, one of rank 1 has exactly one."),
+    "V240": Rule("induction-shape", "An induction value has as many shape entries as its rank."),
     "V241": Rule("unknown-cell", "A carry names a declared state cell."),
     "V242": Rule("unknown-value", "The initializer of a carried cell is visible where its loop stands."),
     "V243": Rule("type-mismatch", "The initializer of a carried cell fits the cell (a bounded axis may differ)."),
@@ -77,7 +77,7 @@ def _induction(walk: Walk, step: LoopStep, path: Path, body: Scope) -> None:
     if contract.dtype != "int64" or contract.rank > 1:
         what = f"the induction value is {described(contract)}, not int64 of rank 0 or 1"
         walk.fault("V239", (*place, "contract"), what, "declare it int64 with rank 0, or rank 1")
-    elif contract.rank == 0 and contract.shape or contract.rank == 1 and len(contract.shape or ()) != 1:
+    elif (contract.rank == 0 and contract.shape) or (contract.rank == 1 and len(contract.shape or ()) != 1):
         what = f"the induction value has rank {contract.rank} and shape {list(contract.shape or ())}"
         walk.fault("V240", (*place, "contract"), what, "write shape [] for rank 0, one extent for rank 1")
     walk.define(step.iteration.value, Value(contract), place, body)

@@ -20,7 +20,7 @@ from genai_compiler.read.suggest import did_you_mean
 RULES: Rules = {
     "V216": Rule("continuation-scope", "A continuation stands on a session-scoped cell."),
     "V217": Rule("continuation-class", "A continuation stands on a semantic cell."),
-    "V218": Rule("continuation-owner", "A continuation's cell is managed by the runtime and released with the session."),
+    "V218": Rule("continuation-owner", "A continuation's cell is the runtime's until the session ends."),
     "V219": Rule("continuation-axis", "A continuation's cell varies on its last axis."),
     "V220": Rule("continuation-bound", "A continuation's bound is an input that always has a value."),
     "V221": Rule("continuation-prompt", "A continuation's `prompt_input` is an input with role `prompt_tokens`."),
@@ -30,7 +30,7 @@ RULES: Rules = {
     "V225": Rule("two-continuations", "A workflow has at most one continuation."),
     "V226": Rule("session-group", "A session cell's group has ports for it."),
     "V227": Rule("session-not-carried", "Something carries a semantic session cell from turn to turn."),
-    "V228": Rule("session-not-written", "A session cell that only its group carries is fed from an input and written back."),
+    "V228": Rule("session-not-written", "A session cell only its group carries is fed from an input and written back."),
 }
 
 
@@ -119,7 +119,7 @@ def _carrier(name: str, cell: StateCell, workflow: Workflow, carried: set[str], 
         return
     continued = cell.session is not None and cell.session.continuation is not None
     read = any(cell.initializer in step.inputs.values() for _, step in invokes(workflow))
-    if name in carried or continued or cell.service_group is not None and group is None:
+    if name in carried or continued or (cell.service_group is not None and group is None):
         return
     if aliases:
         yield from _group_carrier(name, workflow, aliases, path)

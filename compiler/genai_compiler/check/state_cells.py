@@ -33,7 +33,7 @@ RULES: Rules = {
     "V177": Rule("release-boundary", "A cell that a runtime or an external owner manages says when it is released."),
     "V178": Rule("release-boundary", "A cell that the workflow manages has no release boundary."),
     "V179": Rule("release-boundary", "Only a session-scoped cell is released at the end of a session."),
-    "V180": Rule("state-escapes", "A cell that the workflow does not manage leaves the package through a checkpoint only."),
+    "V180": Rule("state-escapes", "A cell the workflow does not manage leaves through a checkpoint only."),
 }
 
 

@@ -4,7 +4,7 @@ from genai_compiler.check import branches, emits, loops
 from genai_compiler.check.fault import WORKFLOW, Path, Rule, Rules
 from genai_compiler.check.finals import Finals
 from genai_compiler.check.scope import REPORTED, Scope, Value
-from genai_compiler.check.tensors import mismatch
+from genai_compiler.check.tensors import UNDEFINED, mismatch
 from genai_compiler.check.walk import Walk, inputs_of, outputs_of
 from genai_compiler.read.document import (
     BranchStep,
@@ -108,7 +108,7 @@ def _outputs(walk: Walk, step: InvokeStep, component: Component, path: Path, sco
     for port, name in step.outputs.items():
         place, value = (*path, "outputs", port), Value()
         if ports is not None:
-            value = Value(ports[port]) if port in ports else REPORTED
+            value = _of_port(ports[port]) if port in ports else REPORTED
             if port not in ports:
                 what = f"component '{step.component}' declares no output '{port}'"
                 walk.fault("V233", place, what, did_you_mean(port, ports))
@@ -116,9 +116,11 @@ def _outputs(walk: Walk, step: InvokeStep, component: Component, path: Path, sco
     _all_bound(walk, "V234", step, ports, step.outputs, (*path, "outputs"))
 
 
-def _all_bound(
-    walk: Walk, rule: str, step: InvokeStep, ports: object, bound: dict[str, str], path: Path
-) -> None:
+def _of_port(contract: TensorContract) -> Value:
+    return Value(None if contract.dtype == UNDEFINED else contract)
+
+
+def _all_bound(walk: Walk, rule: str, step: InvokeStep, ports: object, bound: dict[str, str], path: Path) -> None:
     declared: dict[str, TensorContract] = dict(ports) if isinstance(ports, dict) else {}
     left = [port for port, contract in declared.items() if not contract.optional and port not in bound]
     if left:

@@ -3,9 +3,14 @@
 from genai_compiler.plan.dtypes import INTEGERS, canonical
 from genai_compiler.read.document import RequestAligned, RequestExpanded, Shared, TensorContract
 
+UNDEFINED = "undefined"
+"""The dtype of a port whose graph leaves dtype or rank open: it fits everything."""
+
 
 def mismatch(source: TensorContract, target: TensorContract, exempt: int | None = None) -> str:
     """Why a value of one contract can't feed another, in words; "" when it can. `exempt`: an axis free to differ."""
+    if UNDEFINED in (source.dtype, target.dtype):
+        return ""
     if canonical(source.dtype) != canonical(target.dtype):
         return f"{source.dtype} where {target.dtype} is wanted"
     if source.rank != target.rank:

@@ -1,14 +1,13 @@
-"""The compiled folder: everything is made in a temporary folder beside it and moved there in one step, or not at all."""
+"""The compiled folder: made whole in a temporary folder beside it and moved there in one step, or not at all."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.emit.manifest import converted_name, package_files
+from genai_compiler.emit.manifest import converted_bytes, converted_name, package_files
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.package import Package
 
@@ -20,14 +19,18 @@ def check_target(out: Path, package: Path, force: bool) -> None:
     target, root = out.resolve(), package.resolve()
     if target == root or target.is_relative_to(root) or root.is_relative_to(target):
         what = f"the output '{out}' and the package '{package}' lie inside each other; the package is never changed"
-        raise CompileError([Problem("bad-output", Place(str(out)), "", what, "choose another folder with -o")])
+        raise _refused("bad-output", out, what, "choose another folder with -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not out.is_dir() or not ((out / MANIFEST).is_file() or force):
+    if not out.is_dir():
+        raise _refused("output-exists", out, f"'{out}' exists and is no folder", "choose another with -o")
+    if not (out / MANIFEST).is_file() and not force:
         what = f"'{out}' exists and is no compiled folder"
-        raise CompileError(
-            [Problem("output-exists", Place(str(out)), "", what, "choose another, or --force to replace it")]
-        )
+        raise _refused("output-exists", out, what, "choose another with -o, or --force to replace it")
+
+
+def _refused(code: str, out: Path, what: str, help: str) -> CompileError:
+    return CompileError([Problem(code, Place(str(out)), "", what, help)])
 
 
 def write_folder(
@@ -53,7 +56,7 @@ def _convert_graphs(made: Path, package: Package) -> None:
         target = made / converted_name(graph.artifact)
         if graph.textproto and not target.exists():
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(graph.model.SerializeToString(deterministic=True))
+            target.write_bytes(converted_bytes(graph))
 
 
 def _copy_package(target: Path, package: Package) -> None:
@@ -68,11 +71,12 @@ def _replace(made: Path, out: Path) -> None:
         made.rename(out)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    os.replace(out, old / "old")
     try:
+        out.replace(old / "old")
         made.rename(out)
-    except OSError:
-        os.replace(old / "old", out)
+    except BaseException:  # also an interrupt: what was there comes back
+        if not out.exists() and (old / "old").exists():
+            (old / "old").replace(out)
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)

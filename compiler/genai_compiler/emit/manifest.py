@@ -9,7 +9,7 @@ from typing import Any
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.artifacts import find_artifact
-from genai_compiler.read.package import Package
+from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.token_ids import token_ids
 
 FORMAT = 1
@@ -62,6 +62,12 @@ def converted_name(artifact: str) -> str:
     return "graphs/" + artifact.replace("/", "__").removesuffix(".textproto")
 
 
+def converted_bytes(graph: Graph) -> bytes:
+    """The graph in the binary form that ONNX Runtime reads."""
+    content: bytes = graph.model.SerializeToString(deterministic=True)
+    return content
+
+
 def _files_of(artifact: str, graph: Any) -> Iterator[str]:
     yield artifact
     yield from graph.signature.external_data
@@ -82,7 +88,8 @@ def _graph_file(package: Package, component: str) -> dict[str, str]:
     graph = package.graphs[component]
     folder = Path(graph.artifact).parent.as_posix()
     if graph.textproto:
-        return {"in": "compiled", "file": converted_name(graph.artifact), "weights": folder}
+        digest = hashlib.sha256(converted_bytes(graph)).hexdigest()
+        return {"in": "compiled", "file": converted_name(graph.artifact), "weights": folder, "sha256": digest}
     return {"in": "package", "file": graph.artifact, "weights": folder}
 
 
@@ -155,8 +162,12 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
 
 
 def relative_path(target: Path, start: Path) -> str:
-    """A path from one folder to another with `/`; absolute where there is none (other drive)."""
+    """A path from one folder to another with `/`; absolute where there is none (other drive).
+
+    Links above either folder are resolved first, because `..` climbs from where a folder really is.
+    """
+    goal, origin = (each.absolute().parent.resolve() / each.absolute().name for each in (target, start))
     try:
-        return Path(os.path.relpath(target, start)).as_posix()
+        return Path(os.path.relpath(goal, origin)).as_posix()
     except ValueError:
-        return target.resolve().as_posix()
+        return goal.as_posix()

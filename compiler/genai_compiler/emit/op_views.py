@@ -15,6 +15,7 @@ from genai_compiler.plan.ir import (
     Emit,
     ExtentCheck,
     Invoke,
+    Keep,
     Loop,
     Op,
     Plan,
@@ -51,7 +52,6 @@ class OpViews:
         self.plan, self.names, self.uses = plan, names, Uses()
         self._limits: dict[str, str] = {}
         self._counted: set[str] = set()
-        self._read = read_values(plan)
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
         """The views of one region. step: the name of the innermost iteration counter, "0" outside loops."""
@@ -75,6 +75,9 @@ class OpViews:
                 return self._emit(op, step)
             case Release():
                 return OpView("_release.py.j2", {"names": ", ".join(map(self.names.of, op.values))})
+            case Keep():
+                call = f"request.keep({literal(op.cell)}, {self.names.of(op.value)})"
+                return OpView("_keep.py.j2", {"origin": comment(op.origin), "cell": comment(op.cell), "call": call})
             case Loop():
                 return self._decoder_loop(op) if op.advance else self._loop(op)
             case Branch():
@@ -87,6 +90,7 @@ class OpViews:
     def _invoke(self, op: Invoke) -> OpView:
         runner = self.names.fresh(op.component)
         inputs, outputs = tuple(port for port, _ in op.inputs), tuple(port for port, _ in op.outputs)
+        outputs = outputs or (self.plan.component(op.component).outputs[0][0],)  # a session runs for one at least
         self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
         args = ", ".join(self.names.of(value) for _, value in op.inputs)
         targets = [self.names.of(value) for _, value in op.outputs]
@@ -97,7 +101,7 @@ class OpViews:
             "component": comment(op.component),
             "before": tuple(self._check(each, op) for each in op.before),
             "after": tuple(self._check(each, op) for each in op.after),
-            "call": call if any(value in self._read for _, value in op.outputs) else run,
+            "call": call if targets else run,
         }
         return OpView("_invoke.py.j2", fields)
 
@@ -122,15 +126,9 @@ class OpViews:
             args.append(f"when={self.names.of(op.when)}")
         if op.valid_length:
             args.append(f"length={self.names.of(op.valid_length)}")
-        if op.rowwise:
-            lines: tuple[str, ...] = (f"yield from out.emit_rows({', '.join(args)})",)
-        elif op.when:
-            guard = self._call("branch_key", self.names.of(op.when), literal(op.origin))
-            lines = (f'if {guard} == "true":', f"    yield out.emit({', '.join(args)})")
-        else:
-            lines = (f"yield out.emit({', '.join(args)})",)
+        call = f"yield from out.emit_rows({', '.join(args)})" if op.rowwise else f"yield out.emit({', '.join(args)})"
         self._counted.add(step)
-        return OpView("_emit.py.j2", {"origin": comment(op.origin), "lines": lines})
+        return OpView("_emit.py.j2", {"origin": comment(op.origin), "call": call})
 
     def _call(self, function: str, *args: str) -> str:
         self.uses.imports.add(function)
@@ -187,9 +185,7 @@ class OpViews:
         return known
 
     def _cell(self, carry: Carry) -> Cell:
-        return next(
-            cell for cell in self.plan.cells if carry.cell == cell.name or carry.cell.startswith(cell.name + "'")
-        )
+        return self.plan.cell(carry.declared)
 
     def _has_law(self, carry: Carry) -> bool:
         return carry.next != carry.cell
@@ -247,14 +243,15 @@ class OpViews:
                 "component": comment(op.component),
                 "bound": f"{limit} = "
                 + self._call("iteration_limit", self.names.of(loop.max_iterations), literal(loop.origin)),
-                "start": f"decoding = self.decoder.start({self.names.of(op.tokens)}, request, {limit}{self._extras()})",
+                "start": f"decoding = self.decoder.start({', '.join(self._start(op, limit))})",
             },
         )
 
-    def _extras(self) -> str:
-        facts = self.plan.decoder
-        pairs = [f"{literal(port)}: {self.names.of(value)}" for port, value in (facts.extras if facts else ())]
-        return f", {{{', '.join(pairs)}}}" if pairs else ""
+    def _start(self, op: Decode, limit: str) -> Iterator[str]:
+        """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""
+        yield from (self.names.of(op.tokens), "request", limit)
+        if op.extras:
+            yield f"{{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in op.extras)}}}"
 
     def _decoder_loop(self, op: Loop) -> OpView:
         self.uses.publishes = True
@@ -309,9 +306,8 @@ class OpViews:
 
 
 def read_values(plan: Plan) -> frozenset[str]:
-    """Values that something reads: an op, a check, a session cell's store, the decoder's extra ports."""
-    read = {value for op in plan.body for value in all_reads(op)} | {value for _, value in plan.stores}
-    read |= {value for _, value in plan.decoder.extras} if plan.decoder else set()
+    """Values that something reads: an op or a check."""
+    read = {value for op in plan.body for value in all_reads(op)}
     checks = (each for op in walk(plan.body) if isinstance(op, Invoke) for each in (*op.before, *op.after))
     return frozenset(read.union(*map(checked_values, checks)))
 

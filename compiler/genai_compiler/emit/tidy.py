@@ -1,13 +1,14 @@
 """Generated text -> the same text with long lines folded as formatters fold them, and a check that it is Python.
 
-A logical line over the margin is opened at its outermost bracket, one item a line with a trailing comma; items still too
-long are opened in turn, and so are the targets of an assignment. Comments are wrapped; docstrings are left alone.
+A logical line over the margin is opened at its outermost bracket, one item a line with a trailing comma; items still
+too long are opened in turn, and so are the targets of an assignment. Comments are wrapped; docstrings are left alone.
 """
 
 import ast
 import io
 import textwrap
 import tokenize
+from itertools import pairwise
 
 from genai_compiler.problem import InternalError
 
@@ -48,7 +49,8 @@ def _fold_code(text: str, indent: str) -> list[str]:
     if split is None:
         return [indent + text]
     head, items, tail = split
-    inner = [piece for item in items for piece in _fold(f"{indent}    {item},")]
+    comma = "" if head.endswith("[") else ","  # in a subscript it would make a tuple
+    inner = [piece for item in items for piece in _fold(f"{indent}    {item}{comma}")]
     if len(indent + tail) <= MARGIN:
         return [indent + head, *inner, indent + tail]
     closing, source = tail.split(" ", 1)
@@ -74,7 +76,7 @@ def _is_names(text: str) -> bool:
 
 
 def _outermost(text: str) -> tuple[str, list[str], str] | None:
-    """(text up to a top-level bracket that opens, its items, text from where it closes): targets first, else the widest."""
+    """(text up to a bracket that opens, its items, text from where it closes): targets first, else the widest."""
     depth, start, commas, spans = 0, -1, list[int](), list[tuple[int, int, list[int]]]()
     for token in _tokens(text):
         if token.type != tokenize.OP:
@@ -95,7 +97,7 @@ def _outermost(text: str) -> tuple[str, list[str], str] | None:
         return None
     first, last, commas = held[0] if text.startswith("(") else max(held, key=lambda span: span[1] - span[0])
     cuts = [first, *commas, last]
-    items = [text[a + 1 : b].strip() for a, b in zip(cuts, cuts[1:], strict=False)]
+    items = [text[a + 1 : b].strip() for a, b in pairwise(cuts)]
     return text[: first + 1], [item for item in items if item], text[last:]
 
 

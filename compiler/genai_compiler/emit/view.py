@@ -7,14 +7,30 @@ from dataclasses import dataclass
 from genai_compiler.emit.names import Names, comment, literal
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, read_values
 from genai_compiler.emit.tidy import MARGIN
-from genai_compiler.plan.ir import Cell, Component, Input, Output, Plan, StateGroup, Type
+from genai_compiler.plan.ir import Cell, Component, Input, Output, Plan, Type
+from genai_compiler.plan.state import StateGroup
 
 ABI_VERSION = 1
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
 RESERVED = frozenset(
-    "self request inputs out decoding policy tokens choose advance last row run decoder sessions".split()
+    [
+        "self",
+        "request",
+        "inputs",
+        "out",
+        "decoding",
+        "policy",
+        "tokens",
+        "choose",
+        "advance",
+        "last",
+        "row",
+        "run",
+        "decoder",
+        "sessions",
+    ]
 )
 MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
 
@@ -35,7 +51,7 @@ class ExecutorView:
     opens: tuple[str, ...]
     locals: tuple[str, ...]
     body: tuple[OpView, ...]
-    stores: tuple[str, ...]
+    silent: tuple[str, ...]
 
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
@@ -46,9 +62,6 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     bindings = tuple(_locals(plan, names))
     views = OpViews(plan, names)
     body = views.region(plan.body, "0")
-    stores = tuple(f"request.keep({literal(cell)}, {names.of(value)})" for cell, value in plan.stores)
-    if not views.uses.publishes:
-        stores = (*stores, "yield from ()")
     tables = (*(_cell_table(name, cell) for name, cell in views.uses.cells.items()), *_decoder_table(plan))
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
@@ -68,14 +81,33 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         opens=(*_opens(views.uses, plan), *_open_decoder(plan)) or ("pass",),
         locals=(*runners, *bindings),
         body=body,
-        stores=stores,
+        silent=() if views.uses.publishes else ("yield from ()",),
     )
 
 
 def _abi_names() -> frozenset[str]:
     return frozenset(
-        "Cell Decoder DecoderSpec Mask Slot TokenPolicy agree bounded branch_key enter growing has_extent invariant "
-        "iteration_limit iteration_value keep_rows live_rows unmatched_case within_capacity".split()
+        [
+            "Cell",
+            "Decoder",
+            "DecoderSpec",
+            "Mask",
+            "Slot",
+            "TokenPolicy",
+            "agree",
+            "bounded",
+            "branch_key",
+            "enter",
+            "growing",
+            "has_extent",
+            "invariant",
+            "iteration_limit",
+            "iteration_value",
+            "keep_rows",
+            "live_rows",
+            "unmatched_case",
+            "within_capacity",
+        ]
     )
 
 

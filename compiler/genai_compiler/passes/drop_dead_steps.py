@@ -1,9 +1,9 @@
-"""Drop pure invokes and copies whose results nobody reads, and results that nobody reads of the invokes that stay.
+"""Drop pure invokes and copies whose results nobody reads, and unread results of what stays.
 
 Before:  %a, %unread = invoke f(%x); %b = invoke g(%x); emit %a
 After:   %a = invoke f(%x); emit %a
 
-An invoke of a component with effects stays and keeps at least one result; so does every emit, loop and branch.
+An invoke of a component with effects stays, and so does every emit, loop and branch.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from genai_compiler.plan.uses import all_reads, back_edge, checked_values, defin
 def drop_dead_steps(plan: Plan, profile: Profile) -> Plan:
     """The plan without steps that change nothing; repeated until nothing more falls away."""
     while True:
-        body = _region(plan.body, plan, {value for _, value in plan.stores})
+        body = _region(plan.body, plan, set())
         if body == plan.body:
             return plan
         plan = replace(plan, body=body)
@@ -35,23 +35,21 @@ def _region(ops: tuple[Op, ...], plan: Plan, wanted: set[str]) -> tuple[Op, ...]
 def _inside(op: Op, plan: Plan, wanted: set[str]) -> Op:
     match op:
         case Invoke():
-            return replace(op, outputs=_read_outputs(op, wanted))
+            read = wanted.union(*map(checked_values, op.after))
+            return replace(op, outputs=tuple(pair for pair in op.outputs if pair[1] in read))
+        case Copy():
+            return replace(op, pairs=tuple(pair for pair in op.pairs if pair[1] in wanted))
         case Loop():
             after = {value for each in op.advance for value in all_reads(each)}
             return replace(op, body=_region(op.body, plan, set(back_edge(op)) | after))
         case Branch():
-            joined = {value for join in op.joins for _, value in join.cases} | {join.default for join in op.joins}
+            joins = tuple(join for join in op.joins if join.name in wanted)
+            joined = {value for join in joins for _, value in join.cases} | {join.default for join in joins}
             cases = tuple((key, _region(ops, plan, joined)) for key, ops in op.cases)
             default = _region(op.default, plan, joined) if op.default is not None else None
-            return replace(op, cases=cases, default=default)
+            return replace(op, cases=cases, default=default, joins=joins)
         case _:
             return op
-
-
-def _read_outputs(op: Invoke, wanted: set[str]) -> tuple[tuple[str, str], ...]:
-    """Outputs that something reads or a check looks at; the first one when none is, since a session runs for one."""
-    checked = wanted.union(*map(checked_values, op.after))
-    return tuple(pair for pair in op.outputs if pair[1] in checked) or op.outputs[:1]
 
 
 def _needed(op: Op, plan: Plan, wanted: set[str]) -> bool:
@@ -59,6 +57,6 @@ def _needed(op: Op, plan: Plan, wanted: set[str]) -> bool:
         case Invoke():
             return not plan.component(op.component).pure or any(value in wanted for value in defines(op))
         case Copy():
-            return any(value in wanted for value in defines(op))
+            return bool(op.pairs)
         case _:
             return True

@@ -4,7 +4,7 @@ Before:  %a = invoke f(%x); %b = invoke g(%a); loop { ... %b ... }
 After:   %a = invoke f(%x); %b = invoke g(%a); release %a; loop { ... }; release %b
 
 A value read inside a loop but defined outside it is released after the loop. Values that a region hands on (joins, what
-cells become, stores) are not released in it.
+cells become) are not released in it.
 """
 
 from dataclasses import replace
@@ -17,8 +17,7 @@ from genai_compiler.plan.uses import all_reads, back_edge, defines, join_sources
 def mark_last_reads(plan: Plan, profile: Profile) -> Plan:
     """The plan with `release` after last reads."""
     inputs = {each.name for each in plan.inputs} | {each.present_as for each in plan.inputs if each.present_as}
-    kept = {value for _, value in plan.stores}
-    return replace(plan, body=_region(plan.body, inputs, kept))
+    return replace(plan, body=_region(plan.body, inputs, set()))
 
 
 def _region(ops: tuple[Op, ...], mine: set[str], kept: set[str]) -> tuple[Op, ...]:

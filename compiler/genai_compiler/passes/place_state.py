@@ -1,7 +1,7 @@
 """Decide where each state group lives: one buffer written in place where that is provably equal, else growing tensors.
 
 Before:  group decoder_kv: growing
-After:   group decoder_kv: shared-buffer    (every slot belongs to an operator that takes its valid length from the mask)
+After:   group decoder_kv: shared-buffer    (every slot is of an operator that takes its valid length from the mask)
 
 In-place storage needs all of: the document permits aliasing (a lowered package says so only when its config did); every
 slot is past and present of one operator that writes in place (GroupQueryAttention); nothing else reads the past or the
@@ -11,7 +11,8 @@ present. An operator that concatenates gets growing tensors: the session allocat
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.plan.ir import Plan, StateGroup
+from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.state import StateGroup
 from genai_compiler.read.attention import CacheOp, writes_in_place
 
 

@@ -10,8 +10,8 @@ from genai_compiler.plan.ir import Cell, Component, Input, Op, Output, Plan, Typ
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
-from genai_compiler.plan.uses import all_reads
 from genai_compiler.plan.types import contradiction, graph_type, type_of
+from genai_compiler.plan.uses import all_reads
 from genai_compiler.problem import Problem
 from genai_compiler.read.document import (
     ApplicationSource,
@@ -44,7 +44,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     components = with_replacements(tuple(_components(package, report)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
     steps = StepBuilder(package, report, {each.name: each for each in components}, outputs)
-    body = steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope)
+    body = (*steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope), *steps.unchanged_cells(scope))
     plan = Plan(
         name=package.root.name,
         dialect=package.dialect,
@@ -56,7 +56,6 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         decoder=steps.decoder,
         body=body,
         types=scope.values.types,
-        stores=tuple((name, scope.find(value) or value) for name, value in steps.final_cells(scope)),
         capabilities=tuple(sorted({*workflow.manifest.capabilities, *package.metadata.required_capabilities})),
     )
     return plan, tuple(report.problems)

@@ -1,7 +1,7 @@
 """The loop of a decoder whose token policy the runtime supplies (standard, 10.3): its state, mask and positions.
 
-The document binds the decoder's sequence port to the prompt on every iteration and calls its state invariant; what is meant
-is that the prompt is processed once and each later step takes one token. Here that meaning becomes ops.
+The document binds the decoder's sequence port to the prompt on every iteration and calls its state invariant; what is
+meant is that the prompt is processed once and each later step takes one token. Here that meaning becomes ops.
 """
 
 from collections.abc import Iterator
@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
-    DecodeFacts,
     Emit,
     Loop,
-    Mask,
     Op,
     SelectToken,
-    Slot,
-    StateGroup,
     Type,
 )
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
+from genai_compiler.plan.state import DecodeFacts, Mask, Slot, StateGroup
 from genai_compiler.read.attention import writes_in_place
-from genai_compiler.read.document import Component, EmitStep, InvokeStep, LoopStep, StateGroup as DeclaredGroup
+from genai_compiler.read.document import Component, EmitStep, InvokeStep, LoopStep
+from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
 from genai_compiler.read.mask_width import width_reaches_only_attention
 from genai_compiler.read.package import Graph, Package
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 DECODE, POLICY = "onnx-genai.autoregressive-decode", "onnx-genai.token-policy"
 ROWS, GROWTH = -1, -2
 OWNED_ROLES = ("token_ids", "attention_mask", "position_ids")
+Pairs = tuple[tuple[str, str], ...]
 Built = tuple[tuple[Op, ...], tuple[StateGroup, ...], DecodeFacts | None]
 
 
@@ -67,12 +66,14 @@ class DecoderLoop:
         facts = self._facts(steps, graph, groups, extras)
         if facts is None or limit is None:
             return (), (), None
-        loop = self._ops(steps, facts, limit, path, scope)
+        loop = self._ops(steps, facts, extras, limit, path, scope)
         return (loop,) if loop else (), groups, facts
 
     # ---- ops ---------------------------------------------------------------------------------------------------------
 
-    def _ops(self, steps: "StepBuilder", facts: DecodeFacts, limit: str, path: Path, scope: Scope) -> Op | None:
+    def _ops(
+        self, steps: "StepBuilder", facts: DecodeFacts, extras: Pairs, limit: str, path: Path, scope: Scope
+    ) -> Op | None:
         at, decode = self.decode
         prompt = steps.read(decode.inputs.get(facts.tokens, ""), (*path, "steps", at, "inputs", facts.tokens), scope)
         if prompt is None:
@@ -90,7 +91,9 @@ class DecoderLoop:
             logits, made["token"], made["active"], made["done"], made["accepted_len"],
             format_path((*path, "steps", policy_at)),
         )  # fmt: skip
-        passed = Decode(facts.component, facts.group, "step", sequence, logits, format_path((*path, "steps", at)))
+        passed = Decode(
+            facts.component, facts.group, "step", sequence, logits, format_path((*path, "steps", at)), extras
+        )
         emits = tuple(self._emits(steps, made["token"], cells["active"], path))
         carried = [Carry(cells[port], cells[port] + ".0", made[port], False) for port in flags]
         for port in flags:
@@ -157,7 +160,7 @@ class DecoderLoop:
     # ---- facts -------------------------------------------------------------------------------------------------------
 
     def _facts(
-        self, steps: "StepBuilder", graph: Graph, groups: tuple[StateGroup, ...], extras: tuple[tuple[str, str], ...]
+        self, steps: "StepBuilder", graph: Graph, groups: tuple[StateGroup, ...], extras: Pairs
     ) -> DecodeFacts | None:
         component = self.decode[1].component
         ports = {role: port for port, role in self._declared().ports.roles.items()}
@@ -185,7 +188,6 @@ class DecoderLoop:
             group=groups[0].name if groups else "",
             ragged=self._ragged(graph, mask, positions in inputs, groups),
             vocab_size=self._vocabulary(graph, logits),
-            extras=extras,
         )
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:

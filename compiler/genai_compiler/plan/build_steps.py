@@ -1,6 +1,6 @@
-"""Workflow steps -> ops. Names are resolved lexically; a name that fails is reported once and poisons what hangs on it."""
+"""Workflow steps -> ops. Names are resolved lexically; one that fails is reported once and poisons what hangs on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from genai_compiler.plan.build_decoder import DecoderLoop
 from genai_compiler.plan.capacity import capacity_checks
@@ -10,18 +10,18 @@ from genai_compiler.plan.ir import (
     Carry,
     Component,
     Copy,
-    DecodeFacts,
     Emit,
     Invoke,
     Join,
+    Keep,
     Loop,
     Op,
     Output,
-    StateGroup,
     Type,
 )
 from genai_compiler.plan.report import WORKFLOW, Path, Report
 from genai_compiler.plan.scope import Scope, did_you_mean
+from genai_compiler.plan.state import DecodeFacts, StateGroup
 from genai_compiler.plan.types import mismatch, type_of
 from genai_compiler.read.document import (
     BindingImplementation,
@@ -61,10 +61,14 @@ class StepBuilder:
         """The ops of a list of steps, in order."""
         return tuple(op for index, step in enumerate(steps) for op in self._step(step, (*path, index), scope))
 
-    def final_cells(self, scope: Scope) -> list[tuple[str, str]]:
-        """(session cell, name of the value it holds after the run): a loop's or a join's, else its initializer."""
-        cells = [(name, cell) for name, cell in self._state.items() if cell.scope == "session"]
-        return [(name, self._final.get(name, cell.initializer)) for name, cell in cells]
+    def unchanged_cells(self, scope: Scope) -> tuple[Keep, ...]:
+        """What session cells that no loop carries hold after the run: their initializers."""
+        cells = [(name, cell, scope.find(cell.initializer)) for name, cell in self._state.items()]
+        return tuple(
+            Keep(name, value, format_path((*WORKFLOW, "state", name)))
+            for name, cell, value in cells
+            if cell.scope == "session" and name not in self._final and value is not None
+        )
 
     def _step(self, step: Step, path: Path, scope: Scope) -> tuple[Op, ...]:
         match step:
@@ -75,7 +79,7 @@ class StepBuilder:
             case LoopStep():
                 return self._loop(step, path, scope)
             case BranchStep():
-                return (self._branch(step, path, scope),)
+                return self._branch(step, path, scope)
             case EmitStep():
                 return self._emit(step, path, scope)
 
@@ -206,8 +210,7 @@ class StepBuilder:
             self._carry(each, initial, rows, (*path, "carried", at), inner)
             for at, (each, initial) in enumerate(zip(step.carried, initials, strict=True))
         ]
-        for each in step.carried:
-            self._leave(each, scope, inner)
+        keeps = tuple(keep for each in step.carried for keep in self._leave(each, path, scope, inner))
         loop = Loop(
             continue_when=live or "",
             max_iterations=limit or "",
@@ -217,7 +220,7 @@ class StepBuilder:
             iteration=counter,
             origin=format_path(path),
         )
-        return (*setup, loop)
+        return (*setup, loop, *keeps)
 
     @staticmethod
     def _is_row_mask(type: Type) -> bool:
@@ -249,18 +252,21 @@ class StepBuilder:
         rule, law = cell.recurrence, (*WORKFLOW, "state", carry.cell, "recurrence")
         increment = self.read(rule.increment, (*law, "increment"), inner) if isinstance(rule, Growing) else ""
         maximum = self.read(rule.max, (*law, "max"), inner) if isinstance(rule, Growing | Bounded) else ""
-        return Carry(inner.find(carry.cell) or "", initial, following, merge, increment or "", maximum or "")
+        value = inner.find(carry.cell) or ""
+        return Carry(value, initial, following, merge, increment or "", maximum or "", carry.cell)
 
-    def _leave(self, carry: DeclaredCarry, scope: Scope, inner: Scope) -> None:
+    def _leave(self, carry: DeclaredCarry, path: Path, scope: Scope, inner: Scope) -> Iterator[Keep]:
         value = inner.find(carry.cell)
         if value is not None and scope.find(carry.cell) is None:
             scope.bind(carry.cell, value)
         if carry.cell in self._state:
             self._final[carry.cell] = carry.cell
+            if self._state[carry.cell].scope == "session" and value is not None:
+                yield Keep(carry.cell, value, format_path(path))
 
     # ---- branch and emit ---------------------------------------------------------------------------------------------
 
-    def _branch(self, step: BranchStep, path: Path, scope: Scope) -> Branch:
+    def _branch(self, step: BranchStep, path: Path, scope: Scope) -> tuple[Op, ...]:
         predicate = self.read(step.predicate, (*path, "predicate"), scope)
         if predicate is not None and scope.type(predicate).rank > 1:
             what = f"predicate '{step.predicate}' has rank {scope.type(predicate).rank}; a branch needs one element"
@@ -273,7 +279,14 @@ class StepBuilder:
             self._join(name, output, step, (*path, "outputs", name), scope, scopes, other)
             for name, output in step.outputs.items()
         ]
-        return Branch(predicate or "", cases, default, tuple(joins), format_path(path))
+        keeps = tuple(keep for name in step.outputs for keep in self._joined_cells(name, path, scope))
+        return (Branch(predicate or "", cases, default, tuple(joins), format_path(path)), *keeps)
+
+    def _joined_cells(self, name: str, path: Path, scope: Scope) -> Iterator[Keep]:
+        """Session cells whose final value a branch output has become."""
+        for cell, final in self._final.items():
+            if final == name and self._state[cell].scope == "session":
+                yield Keep(cell, scope.find(name) or name, format_path(path))
 
     def _join(
         self,

@@ -1,4 +1,4 @@
-"""Fixed-capacity state that a graph writes at given positions: what to check before each such invoke (standard, 3.9)."""
+"""Fixed-capacity state that a graph writes at given positions: what to check before each invoke (standard, 3.9)."""
 
 from collections.abc import Iterator
 

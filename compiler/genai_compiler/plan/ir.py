@@ -1,7 +1,7 @@
 """The Plan: what will run, as frozen data. Typed SSA with structured regions.
 
-A value is a name. Every value has one `Type`; a name is defined once, by an input, an op, or a loop that carries it (the
-loop's name of a cell means the current value inside the body and the final value after the loop; standard, section 2.9).
+A value is a name. Every value has one `Type`; a name is defined once, by an input, an op, or a loop that carries it
+(the loop's name of a cell means the current value inside the body and the final value after the loop; standard, 2.9).
 Ops keep the document path that asked for them in `origin`; it survives into generated code and tracebacks.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from genai_compiler.plan.dtypes import SIZE
+from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
 """A fixed extent, a symbol, or unknown."""
@@ -80,7 +80,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Component:
-    """A graph one session runs: package-relative artifact, ports in graph order with the types the graph itself gives."""
+    """A graph one session runs: package-relative artifact, ports in graph order with the types that the graph gives."""
 
     name: str
     artifact: str
@@ -105,7 +105,7 @@ Recurrence = Literal["invariant", "growing", "bounded"]
 
 @dataclass(frozen=True)
 class Cell:
-    """A state cell: its shape law between iterations, where it lives between invocations, and its service group ("" none)."""
+    """A state cell: its shape law between iterations, its life between invocations, its service group ("" none)."""
 
     name: str
     type: Type
@@ -117,75 +117,6 @@ class Cell:
     maximum: str
     group: str
     origin: str
-
-
-Storage = Literal["carried", "growing", "shared-buffer", "fixed"]
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: -1 is the row axis, -2 the growth axis."""
-
-    past: str
-    present: str
-    dtype: str
-    dims: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class StateGroup:
-    """Tensors that live and grow together, and how they are kept.
-
-    storage: `carried` ordinary values; `growing` present becomes past, allocated by the session; `shared-buffer` past and
-    present are one buffer with room to grow; `fixed` one buffer of the graph's own capacity. reason: why, in words.
-    """
-
-    name: str
-    component: str
-    storage: Storage
-    slots: tuple[Slot, ...]
-    capacity: int | None
-    reason: str
-    origin: str
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes one more token of one row costs, over all slots."""
-        return sum(_per_token(each) for each in self.slots)
-
-
-@dataclass(frozen=True)
-class Mask:
-    """The attention-mask port. use: `lengths` only row sums and width matter; `columns` each column does.
-
-    constant_width: its width reaches nothing but in-place attention, so one buffer of full capacity may stay bound.
-    """
-
-    port: str
-    dtype: str
-    use: Literal["lengths", "columns"]
-    constant_width: bool
-
-
-@dataclass(frozen=True)
-class DecodeFacts:
-    """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
-
-    extras: (port, value) pairs that stay the same for a whole request.
-    """
-
-    component: str
-    tokens: str
-    token_dtype: str
-    mask: Mask | None
-    positions: tuple[str, str] | None
-    logits: str
-    logits_dtype: str
-    last_logits_only: bool
-    group: str
-    ragged: bool
-    vocab_size: int
-    extras: tuple[tuple[str, str], ...] = ()
 
 
 # ---- ops -----------------------------------------------------------------------------------------------------------
@@ -227,7 +158,7 @@ Check = SymbolCheck | ExtentCheck | CapacityCheck
 
 @dataclass(frozen=True)
 class Invoke:
-    """One session run: (port, value) pairs in; (port, new value) pairs out. Checks run before (inputs) and after (outputs)."""
+    """One session run: (port, value) pairs in, (port, new value) pairs out; checks of inputs before, outputs after."""
 
     component: str
     inputs: tuple[tuple[str, str], ...]
@@ -248,7 +179,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class Decode:
-    """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens."""
+    """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
+
+    extras: (port, value) pairs of the document's own, bound once and the same for a whole request.
+    """
 
     component: str
     group: str
@@ -256,6 +190,7 @@ class Decode:
     tokens: str
     logits: str
     origin: str
+    extras: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -286,7 +221,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class Carry:
-    """A cell's way through a loop. merge: inactive rows keep theirs (not for group cells).
+    """A cell's way through a loop. merge: inactive rows keep theirs (no group cells). declared: the cell's own name.
 
     increment, maximum: the values that control a growing or bounded cell, "" for others.
     """
@@ -297,6 +232,7 @@ class Carry:
     merge: bool
     increment: str = ""
     maximum: str = ""
+    declared: str = ""
 
 
 @dataclass(frozen=True)
@@ -341,15 +277,21 @@ class Release:
     origin: str = ""
 
 
-Op = Invoke | Copy | Decode | SelectToken | Emit | Loop | Branch | Release
+@dataclass(frozen=True)
+class Keep:
+    """From here on the session's cell holds this value; it is stored when the invocation succeeds (standard, 3.8)."""
+
+    cell: str
+    value: str
+    origin: str
+
+
+Op = Invoke | Copy | Decode | SelectToken | Emit | Loop | Branch | Release | Keep
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole package. `types` has every value; `stores` what session cells hold after a run (cell, value);
-
-    `decisions` says in words what passes chose and why, in order.
-    """
+    """A whole package. `types` has every value; `decisions` says in words what passes chose and why, in order."""
 
     name: str
     dialect: str
@@ -361,7 +303,6 @@ class Plan:
     decoder: DecodeFacts | None
     body: tuple[Op, ...]
     types: Mapping[str, Type]
-    stores: tuple[tuple[str, str], ...]
     capabilities: tuple[str, ...]
     decisions: tuple[str, ...] = field(default=())
 
@@ -408,10 +349,3 @@ def _named(items: tuple[Named, ...], name: str) -> Named:
         if each.name == name:
             return each
     raise KeyError(name)
-
-
-def _per_token(slot: Slot) -> int:
-    count = SIZE[slot.dtype]
-    for dim in slot.dims:
-        count *= dim if dim > 0 else 1
-    return count if -2 in slot.dims else 0

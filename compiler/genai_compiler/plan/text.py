@@ -13,13 +13,14 @@ from genai_compiler.plan.ir import (
     ExtentCheck,
     Input,
     Invoke,
+    Keep,
     Loop,
     Op,
     Plan,
     Release,
     SelectToken,
-    StateGroup,
 )
+from genai_compiler.plan.state import StateGroup
 
 _MARGIN = 100
 _CONTROLS = re.compile(
@@ -29,7 +30,7 @@ _CONTROLS = re.compile(
 
 
 def plan_text(plan: Plan) -> str:
-    """The whole plan; ends with a newline. Same plan, same bytes. A character of a name that does not print is escaped."""
+    """The whole plan; ends with a newline. Same plan, same bytes. Control characters of a name are escaped."""
     return "\n".join(map(_printable, _lines(plan))) + "\n"
 
 
@@ -47,7 +48,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"output {output.name}: {output.type}  {output.role}{', row-wise' if output.rowwise else ''}"
     for component in plan.components:
         yield ""
-        yield f"component {component.name} = {component.artifact or 'the runtime'}{'' if component.pure else ', effects'}"
+        effects = "" if component.pure else ", effects"
+        yield f"component {component.name} = {component.artifact or 'the runtime'}{effects}"
         yield from (f"  in  {port}: {type}" for port, type in component.inputs)
         yield from (f"  out {port}: {type}" for port, type in component.outputs)
         yield from (f"  may be replaced by {each.component}" for each in component.replacements)
@@ -65,7 +67,6 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield "run {"
     yield from (f"  {line}" for op in plan.body for line in _op(op, plan))
     yield "}"
-    yield from (f"store session {cell} = %{value}" for cell, value in plan.stores)
     if plan.decisions:
         yield ""
         yield from (f"decision {each}" for each in plan.decisions)
@@ -91,7 +92,8 @@ def _group(group: StateGroup) -> Iterator[str]:
 def _decoder(plan: Plan) -> Iterator[str]:
     facts = plan.decoder
     assert facts is not None
-    yield f"decoder {facts.component}: tokens {facts.tokens} ({facts.token_dtype}), logits {facts.logits} ({facts.logits_dtype})"
+    ports = f"tokens {facts.tokens} ({facts.token_dtype}), logits {facts.logits} ({facts.logits_dtype})"
+    yield f"decoder {facts.component}: {ports}"
     yield f"  last position only: {_yes(facts.last_logits_only)}; rows of different length: {_yes(facts.ragged)}"
     if facts.mask is not None:
         width = "constant width" if facts.mask.constant_width else "exact width"
@@ -113,12 +115,15 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
             yield _with_origin(f"copy {pairs}", op.origin)
         case Decode():
-            yield _with_origin(f"%{op.logits} = decode {op.component}(%{op.tokens}) {op.phase}", op.origin)
+            fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
+            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {op.phase}", op.origin)
         case SelectToken():
             made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
             yield _with_origin(f"{made} = select token(%{op.logits})", op.origin)
         case Emit():
             yield _with_origin(_emit(op), op.origin)
+        case Keep():
+            yield _with_origin(f"keep {op.cell} = %{op.value}", op.origin)
         case Release():
             yield f"release {', '.join('%' + each for each in op.values)}"
         case Loop():

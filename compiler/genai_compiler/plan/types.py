@@ -16,7 +16,7 @@ def type_of(contract: TensorContract) -> Type:
 
 
 def graph_type(port: Port, declared: TensorContract | None) -> Type:
-    """The type of a graph's port: the graph's dtype and numbers; the contract's symbols and layout where it is symbolic.
+    """The type of a graph's port: the graph's dtype and numbers; where it is symbolic, the contract's symbols and rows.
 
     A graph that leaves dtype or rank open takes the contract's; without a contract, symbols as section 2.4 infers them.
     """

@@ -11,6 +11,7 @@ from genai_compiler.plan.ir import (
     Emit,
     ExtentCheck,
     Invoke,
+    Keep,
     Loop,
     Op,
     Release,
@@ -30,7 +31,7 @@ def reads(op: Op) -> tuple[str, ...]:
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
-            return (op.tokens,)
+            return (op.tokens, *(value for _, value in op.extras))
         case SelectToken():
             return (op.logits,)
         case Emit():
@@ -39,6 +40,8 @@ def reads(op: Op) -> tuple[str, ...]:
             return (op.max_iterations, *(carry.initial for carry in op.carried))
         case Branch():
             return (op.predicate,)
+        case Keep():
+            return (op.value,)
         case Release():
             return ()
 
@@ -77,7 +80,7 @@ def defines(op: Op) -> tuple[str, ...]:
             return tuple(carry.cell for carry in op.carried)
         case Branch():
             return tuple(join.name for join in op.joins)
-        case Emit() | Release():
+        case Emit() | Release() | Keep():
             return ()
 
 

@@ -10,17 +10,13 @@ def verify(plan: Plan) -> tuple[str, ...]:
     """Faults in words; empty for a sound plan: single definition, definition before use, known ports, typed values."""
     visible = {each.name for each in plan.inputs} | {each.present_as for each in plan.inputs if each.present_as}
     seen = set(visible) | _seeded(plan)
-    faults = list(_region(plan.body, plan, visible | _seeded(plan), seen))
-    faults += [
-        f"store of '{cell}' reads %{value}, which nothing defines" for cell, value in plan.stores if value not in seen
-    ]
-    return tuple(faults)
+    return tuple(_region(plan.body, plan, visible | _seeded(plan), seen))
 
 
 def _seeded(plan: Plan) -> set[str]:
     """Flags a decoder loop starts from; the runtime's policy makes them."""
-    return {carry.initial for op in plan.body if isinstance(op, Loop) for carry in op.carried if op.body and _decodes(op)
-            and carry.initial.endswith(".0")}  # fmt: skip
+    decoding = [op for op in plan.body if isinstance(op, Loop) and _decodes(op)]
+    return {carry.initial for op in decoding for carry in op.carried if carry.initial.endswith(".0")}
 
 
 def _decodes(loop: Loop) -> bool:

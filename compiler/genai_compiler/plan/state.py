@@ -1,0 +1,77 @@
+"""State of a decoder as facts: which tensors live and grow together, where they are kept, how its step is driven."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from genai_compiler.plan.dtypes import SIZE
+
+Storage = Literal["carried", "growing", "shared-buffer", "fixed"]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: -1 the row axis, -2 the growth axis."""
+
+    past: str
+    present: str
+    dtype: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StateGroup:
+    """Tensors that live and grow together, and how they are kept.
+
+    storage: `carried` ordinary values; `growing` present becomes past, allocated by the session; `shared-buffer` past
+    and present are one buffer with room to grow; `fixed` one buffer of the graph's own capacity. reason: why, in words.
+    """
+
+    name: str
+    component: str
+    storage: Storage
+    slots: tuple[Slot, ...]
+    capacity: int | None
+    reason: str
+    origin: str
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes one more token of one row costs, over all slots."""
+        return sum(_per_token(each) for each in self.slots)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The attention-mask port. use: `lengths` only row sums and width matter; `columns` each column does.
+
+    constant_width: its width reaches nothing but in-place attention, so one buffer of full capacity may stay bound.
+    """
+
+    port: str
+    dtype: str
+    use: Literal["lengths", "columns"]
+    constant_width: bool
+
+
+@dataclass(frozen=True)
+class DecodeFacts:
+    """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3)."""
+
+    component: str
+    tokens: str
+    token_dtype: str
+    mask: Mask | None
+    positions: tuple[str, str] | None
+    logits: str
+    logits_dtype: str
+    last_logits_only: bool
+    group: str
+    ragged: bool
+    vocab_size: int
+
+
+def _per_token(slot: Slot) -> int:
+    count = SIZE[slot.dtype]
+    for dim in slot.dims:
+        count *= dim if dim > 0 else 1
+    return count if -2 in slot.dims else 0

@@ -1,0 +1,71 @@
+"""ABI and version -> the code that implements them: ours by table, others by entry point."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import cast
+
+from genai_runtime.adapters.grammar_guidance import grammar_guidance
+from genai_runtime.adapters.telemetry import telemetry
+from genai_runtime.problem import ExecutionError, GenaiError, LoadError
+from genai_runtime.values import Array, Value, to_array, to_value
+
+GROUP = "genai_runtime.adapters"
+Parameters = Mapping[str, bool | int | float | str]
+AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+"""Arrays by role in, arrays by role out. Roles without a binding are port names."""
+
+Factory = Callable[[Parameters], AdapterCall]
+"""Made once a step from the component contract's parameters. May raise ValueError for parameters it does not know."""
+
+OURS: Mapping[str, Factory] = {
+    "onnx-genai.grammar-guidance@1": grammar_guidance,
+    "onnx-genai.telemetry@1": telemetry,
+}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One invoke of an adapter: (port, role) pairs in the order in which values come and go."""
+
+    call: AdapterCall
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+    origin: str
+
+    def __call__(self, *values: Value) -> Sequence[Value]:
+        """Values in the order of `inputs` in, in the order of `outputs` out. Raises ExecutionError naming the step."""
+        arrays = {role: to_array(value) for (_, role), value in zip(self.inputs, values, strict=True)}
+        try:
+            made = self.call(arrays)
+            return [to_value(made[role]) for _, role in self.outputs]
+        except GenaiError as failure:
+            raise ExecutionError(failure.code, failure.what, origin=self.origin) from failure
+        except (ArithmeticError, LookupError, TypeError, ValueError) as failure:
+            raise ExecutionError("adapter", f"{type(failure).__name__}: {failure}", origin=self.origin) from failure
+
+
+def open_adapter(
+    abi: str,
+    parameters: Parameters,
+    inputs: tuple[tuple[str, str], ...],
+    outputs: tuple[tuple[str, str], ...],
+    origin: str,
+) -> Adapter:
+    """The adapter of one invoke. abi: `name@version`. Raises LoadError `adapter-missing`, `adapter-parameters`."""
+    factory = OURS.get(abi) or _installed(abi)
+    if factory is None:
+        help = f"install a package that provides it (entry-point group '{GROUP}')"
+        raise LoadError("adapter-missing", f"no adapter '{abi}' is installed", help=help, origin=origin)
+    try:
+        call = factory(parameters)
+    except ValueError as fault:
+        raise LoadError(
+            "adapter-parameters", f"adapter '{abi}' refuses its parameters: {fault}", origin=origin
+        ) from fault
+    return Adapter(call, inputs, outputs, origin)
+
+
+def _installed(abi: str) -> Factory | None:
+    found = next(iter(entry_points(group=GROUP, name=abi)), None)
+    return cast(Factory, found.load()) if found is not None else None
