@@ -103,12 +103,14 @@ def renamed(document: Document, new: Callable[[str, str], str]) -> Document:
     return {**document, "pipeline": {"workflow": made}}
 
 
-def names_of(strings: list[str]) -> Callable[[str, str], str]:
-    """Renames by drawing from `strings` in order, each once a kind of name; the rest keep their names with a mark."""
+def names_of(strings: list[str], only: str = "") -> Callable[[str, str], str]:
+    """Renames by drawing from `strings` in order, each once a kind of name. only: the other kinds keep their names."""
     drawn: dict[tuple[str, str], str] = {}
     used: dict[str, set[str]] = {}
 
     def new(kind: str, name: str) -> str:
+        if only not in ("", kind):
+            return name
         if (kind, name) not in drawn:
             taken = used.setdefault(kind, set())
             legal = (each for each in strings if kind != "component" or (each.strip() and "." not in each))

@@ -71,7 +71,7 @@ def test_rows_that_end_or_never_start(routes: Routes, starts: list[int], dead: t
         for output in ("blocks", "latest"):
             wanted = solo.rows(output)[0] if output in solo else None
             got = batch.rows(output)[row] if output in batch else None
-            np.testing.assert_array_equal(got, wanted)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize(("budget", "turns"), [((4, 4), 4), ((3, 1), 0), ((0, 0), 2), ((5,), 1), ((2, 0, 5), 7)])
@@ -203,4 +203,4 @@ def test_policy_graphs_sample_a_row_as_they_do_alone(routes: Routes) -> None:
     for row in range(3):
         alone = {name: value[row : row + 1] for name, value in {**inputs, **limits}.items()}
         solo = routes("tiny-decoder").agree({**alone, "request.max_iterations": ints(12)})
-        np.testing.assert_array_equal(batch.rows("tokens")[row], solo["tokens"])  # type: ignore[arg-type]
+        np.testing.assert_array_equal(batch.rows("tokens")[row], solo["tokens"])

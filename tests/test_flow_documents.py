@@ -161,4 +161,6 @@ def test_a_liveness_flag_stops_a_loop_before_its_bound(made: Made) -> None:
     steps = [loop(body, "go", "n", {"x": "x.next", "go": "go.next"}), emit("x", "out")]
     routes = made(steps, {"x": cell(ONE, "a"), "go": cell(FLAG, "package.true")})
     assert run(routes, a=1, b=3, n=9)["trace"].tolist() == [2, 3]
+    inputs = {name: np.array([value]) for name, value in {**STEADY, "a": 1, "b": 3, "n": 9}.items()}
+    assert routes.agree(inputs, stop_on_eos=False)["trace"].tolist() == [2, 3], "no matter of end tokens"
     run(routes, a=1, b=100, n=3)

@@ -71,10 +71,10 @@ def test_the_check_notices_foreign_code(bad: str) -> None:
 # ---- names that a package chooses ------------------------------------------------------------------------------------
 
 
-def run_renamed(case: str, strings: list[str], folder: Path) -> None:
+def run_renamed(case: str, strings: list[str], folder: Path, only: str = "") -> None:
     """Rename, compile, check the text, run: the values are what they were, whatever the names are."""
     shutil.copytree(FIXTURES / case, folder / "package")
-    new = names_of(strings)
+    new = names_of(strings, only)
     write_document(folder / "package", renamed(read_document(FIXTURES / case), new))
     check_module(compile_package(folder / "package", out=folder / "compiled").executor)
     plan = (folder / "compiled" / "plan.txt").read_text("utf-8")
@@ -92,6 +92,12 @@ def run_renamed(case: str, strings: list[str], folder: Path) -> None:
 @pytest.mark.parametrize("shift", range(0, len(HOSTILE), 8))
 def test_hostile_names(case: str, shift: int, tmp_path: Path) -> None:
     run_renamed(case, [*HOSTILE[shift:], *HOSTILE[:shift]], tmp_path)
+
+
+def test_hostile_component_names(tmp_path: Path) -> None:
+    names = [each for each in HOSTILE if each.strip() and "." not in each]
+    for at in range(0, len(names), 3):
+        run_renamed("nested-loops", names[at:] + names[:at], tmp_path / str(at), only="component")
 
 
 NAMES = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=40)), max_size=12, unique=True)

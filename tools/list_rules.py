@@ -1,4 +1,4 @@
-"""`python -m tools.list_rules`: write the rules that the compiler checks into docs/problems.md, between its two marks."""
+"""`python -m tools.list_rules`: write the rules that the compiler checks into docs/problems.md."""
 
 import re
 import sys
@@ -13,8 +13,8 @@ BLOCK = re.compile(r"(<!-- rules: [^\n]*-->\n).*(<!-- end of rules -->\n)", re.D
 def rules_table() -> str:
     """One row a rule, by code and then by number."""
     rows = sorted((each.code, rule, each.demands) for rule, each in CHECKED.items())
-    lines = ["| code | rule | demand |", "|---|---|---|", *(f"| `{code}` | {rule} | {text} |" for code, rule, text in rows)]
-    return "\n".join(lines) + "\n"
+    lines = (f"| `{code}` | {rule} | {text} |\n" for code, rule, text in rows)
+    return "".join(("| code | rule | demand |\n|---|---|---|\n", *lines))
 
 
 def page_with_rules(page: str) -> str:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
 from genai_runtime.publish import Result, TokenEvent
@@ -85,16 +85,17 @@ class Generation:
         self._first = self._last = 0.0
         self._events = self._all_events()
         self._current: Run | None = None
+        self._quiet = False
         self.result: Result | None = None
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def _all_events(self) -> Iterator[int]:
-        """Runs to the end, yielding the row that got tokens. One run has all rows, or each row has its own."""
+        """Runs to the end, yielding the row that got tokens, unless `_quiet`. One run has all rows, or each row its own."""
         for at, start in enumerate(self._runs):
             run = self._current = start()
             base = at if len(self._runs) > 1 else 0
-            notes = [row.tokens.append for row in self._rows[base:]]
+            notes: list[Callable[[Any], None]] = [row.tokens.append for row in self._rows[base:]]
             try:
                 while True:
                     event = next(run)
@@ -105,7 +106,8 @@ class Generation:
                         notes[row](event[2])
                     else:
                         self._rows[base + row].tokens.extend(event.value.reshape(-1).tolist())
-                    yield base + row
+                    if not self._quiet:
+                        yield base + row
             except StopIteration as done:
                 self.result = done.value
             finally:
@@ -134,9 +136,7 @@ class Generation:
         return row
 
     def _drain(self) -> None:
-        if not self._text.stops:
-            for _ in self._events:
-                pass
+        self._quiet = not self._text.stops
         while self._step() is not None:
             pass
 

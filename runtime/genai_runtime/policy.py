@@ -44,6 +44,9 @@ class TokenPolicy:
 
         def choose() -> list[int]:
             nonlocal left
+            if stopped:
+                self.live = []
+                return self.live
             token = select(logits)
             place[0] = token
             left -= 1
@@ -52,8 +55,6 @@ class TokenPolicy:
                 self.live = []
             elif left <= 0:
                 self.reasons[0] = "context"
-                self.live = []
-            elif stopped:
                 self.live = []
             return only
 

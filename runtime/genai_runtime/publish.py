@@ -59,7 +59,7 @@ class TokenEvent(Event):
     dtype: ClassVar[type[np.generic]] = np.int64
 
     @property
-    def value(self) -> Array:  # type: ignore[override]
+    def value(self) -> Array:
         """The token as an array."""
         return np.array([[self[2]]], dtype=self.dtype)
 

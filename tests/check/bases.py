@@ -10,7 +10,7 @@ from genai_compiler.problem import Problem
 from genai_compiler.read.places import Places
 from genai_compiler.read.validate import parse_metadata
 
-from tests.read.documents import change, rule_of
+from tests.read.documents import DELETE, rule_of
 
 # Contracts that all bases share: float32 [batch, 4], bool [batch], int64 [batch], one int64.
 CONTRACTS = """\
@@ -244,7 +244,9 @@ pipeline:
       - {kind: invoke, component: flag, inputs: {x: x}, outputs: {live: x.live}}
       - {kind: emit, value: out, output: tokens, mode: append}
 """
-SESSION = SESSION.replace("    state:\n", "      flag: {implementation: {kind: onnx, artifact: flag.onnx}}\n    state:\n", 1)
+SESSION = SESSION.replace(
+    "    state:\n", "      flag: {implementation: {kind: onnx, artifact: flag.onnx}}\n    state:\n", 1
+)
 
 IO = """\
 pipeline:
@@ -486,11 +488,23 @@ def base(name: str) -> Any:
 
 
 def broken(name: str, changes: dict[str, object]) -> Any:
-    """A base with values replaced, added or taken out, in order (see `tests.read.documents.change`)."""
+    """A base with values replaced, added or taken out, in order (steps apart by `/`; one past a list appends)."""
     data = base(name)
     for path, value in changes.items():
-        change(data, path, json.loads(json.dumps(value)) if isinstance(value, dict | list) else value)
+        _change(data, path.split("/"), json.loads(json.dumps(value)) if isinstance(value, dict | list) else value)
     return data
+
+
+def _change(holder: Any, steps: list[str], value: object) -> None:
+    key = int(steps[0]) if isinstance(holder, list) else steps[0]
+    if len(steps) > 1:
+        _change(holder[key], steps[1:], value)
+    elif value is DELETE:
+        del holder[key]
+    elif isinstance(holder, list) and key == len(holder):
+        holder.append(value)
+    else:
+        holder[key] = value
 
 
 def problems(data: Any) -> tuple[Problem, ...]:

@@ -57,7 +57,7 @@ LOADERS = {
 def check_adapters(service: AdapterService) -> Faults:
     """Every adapter by itself and beside the others."""
     path, indices, identities = ("adapters", "artifacts"), dict[int, str](), dict[tuple[str, str], str]()
-    targets = {each.id: each for each in service.target_manifest.targets}
+    targets = {each.id: each for each in reversed(service.target_manifest.targets)}
     for alias, adapter in service.artifacts.items():
         place, identity = (*path, alias), (adapter.identity, adapter.version)
         yield from _adapter(alias, adapter, targets, place)

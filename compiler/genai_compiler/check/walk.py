@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from genai_compiler.check.fault import WORKFLOW, Fault, Path
-from genai_compiler.check.scope import MISSING, Scope, Value
+from genai_compiler.check.scope import MISSING, REPORTED, Scope, Value
 from genai_compiler.read.document import (
     BatchLayout,
     BranchStep,
@@ -111,4 +111,5 @@ class Walk:
         if scope.taken(name) is not None:
             what = f"'{name}' is already defined; every definition needs a name of its own"
             self.fault("V236", path, what, "choose another name")
+            value = REPORTED
         scope.names[name] = value
