@@ -1,18 +1,23 @@
 """Every golden executor is run: its outputs equal the reference interpreter's and the plain decoding loop's."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import genai_runtime
 import numpy as np
 import pytest
+from genai_compiler import compile_package
 from genai_runtime import ExecutionError
 
 from tests.conftest import CASES, FIXTURES
+from tests.reference.document import read_document
 from tests.reference.interpreter import interpret
 from tests.reference.plain_loop import greedy
 from tests.reference.values import Array, ReferenceError
 from tests.two_routes import TwoRoutes, collect
+from tools.fixtures.document import write_document
 
 Models = Callable[[str], genai_runtime.Model]
 Routes = Callable[[str], TwoRoutes]
@@ -87,6 +92,19 @@ def test_a_growing_cell_stops_at_its_bound(model: Models) -> None:
     with pytest.raises(ExecutionError, match="recurrence") as failure:
         model("bounded-growing").run(inputs)
     assert failure.value.origin == "pipeline.workflow.steps[0]"
+
+
+def test_inactive_rows_of_a_cell_without_a_request_axis_are_an_error(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "bounded-growing", tmp_path / "package")
+    document = read_document(FIXTURES / "bounded-growing")
+    del document["pipeline"]["workflow"]["state"]["left"]["contract"]["batch_layout"]
+    write_document(tmp_path / "package", document)
+    inputs = {"x": np.array([[1.0], [3.0]], np.float32), "budget": ints(3, 1), "turns": ints(0)}
+    with pytest.raises(ReferenceError, match="no request axis"):
+        interpret(tmp_path / "package", inputs)
+    compile_package(tmp_path / "package", out=tmp_path / "compiled")
+    with pytest.raises(ExecutionError, match="inactive-rows"):
+        genai_runtime.load(tmp_path / "compiled", threads=1).run(inputs)
 
 
 def test_session_state_lives_from_call_to_call(routes: Routes, model: Models) -> None:

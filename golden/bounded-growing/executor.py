@@ -103,9 +103,9 @@ class Executor:
             next_left = rest
             next_live = going
             if not live_2.all():
-                next_history = keep_rows("history", live_2, history, grown, 0, 1, 1)
-                next_left = keep_rows("left", live_2, left, rest, 0, 1, -1)
-                next_live = keep_rows("live", live_2, live, going, 0, 1, -1)
+                next_history = keep_rows("history", live_2, history, grown, 0, 1, 1, "pipeline.workflow.steps[0]")
+                next_left = keep_rows("left", live_2, left, rest, 0, 1, -1, "pipeline.workflow.steps[0]")
+                next_live = keep_rows("live", live_2, live, going, 0, 1, -1, "pipeline.workflow.steps[0]")
             history = next_history
             left = next_left
             live = next_live

@@ -127,8 +127,17 @@ class Executor:
             next_x_cell = x_next
             next_live_cell = live_next
             if not live_2.all():
-                next_x_cell = keep_rows("x.cell", live_2, x_cell, x_next, 0, 1, -1)
-                next_live_cell = keep_rows("live.cell", live_2, live_cell, live_next, 0, 1, -1)
+                next_x_cell = keep_rows("x.cell", live_2, x_cell, x_next, 0, 1, -1, "pipeline.workflow.steps[0]")
+                next_live_cell = keep_rows(
+                    "live.cell",
+                    live_2,
+                    live_cell,
+                    live_next,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
             x_cell = next_x_cell
             live_cell = next_live_cell
         del limit, live, live_cell, x

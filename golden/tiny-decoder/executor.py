@@ -653,8 +653,17 @@ class Executor:
             next_attention_mask = attention_mask_next
             next_position_ids = position_ids_next
             if not live.all():
-                next_token = keep_rows("token", live, token, token_body, 0, 1, -1)
-                next_logits = keep_rows("logits", live, logits, body_last_logits, 0, 1, -1)
+                next_token = keep_rows("token", live, token, token_body, 0, 1, -1, "pipeline.workflow.steps[0]")
+                next_logits = keep_rows(
+                    "logits",
+                    live,
+                    logits,
+                    body_last_logits,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
                 next_generated_lengths = keep_rows(
                     "generated_lengths",
                     live,
@@ -663,14 +672,60 @@ class Executor:
                     0,
                     1,
                     -1,
+                    "pipeline.workflow.steps[0]",
                 )
-                next_active = keep_rows("active", live, active, active_next, 0, 1, -1)
-                next_done = keep_rows("done", live, done, done_next, 0, 1, -1)
-                next_accepted_len = keep_rows("accepted_len", live, accepted_len, accepted_len_next, 0, 1, -1)
-                next_cache_lengths = keep_rows("cache_lengths", live, cache_lengths, cache_lengths_next, 0, 1, -1)
-                next_rng_counter = keep_rows("rng_counter", live, rng_counter, rng_counter_next, 0, 1, -1)
-                next_attention_mask = keep_rows("attention_mask", live, attention_mask, attention_mask_next, 0, 1, 1)
-                next_position_ids = keep_rows("position_ids", live, position_ids, position_ids_next, 0, 1, -1)
+                next_active = keep_rows("active", live, active, active_next, 0, 1, -1, "pipeline.workflow.steps[0]")
+                next_done = keep_rows("done", live, done, done_next, 0, 1, -1, "pipeline.workflow.steps[0]")
+                next_accepted_len = keep_rows(
+                    "accepted_len",
+                    live,
+                    accepted_len,
+                    accepted_len_next,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
+                next_cache_lengths = keep_rows(
+                    "cache_lengths",
+                    live,
+                    cache_lengths,
+                    cache_lengths_next,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
+                next_rng_counter = keep_rows(
+                    "rng_counter",
+                    live,
+                    rng_counter,
+                    rng_counter_next,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
+                next_attention_mask = keep_rows(
+                    "attention_mask",
+                    live,
+                    attention_mask,
+                    attention_mask_next,
+                    0,
+                    1,
+                    1,
+                    "pipeline.workflow.steps[0]",
+                )
+                next_position_ids = keep_rows(
+                    "position_ids",
+                    live,
+                    position_ids,
+                    position_ids_next,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
             token = next_token
             logits = next_logits
             generated_lengths = next_generated_lengths

@@ -5,6 +5,7 @@ A change that an existing executor would notice raises ABI_VERSION; `load` refus
 
 from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
+from genai_runtime.held import HeldSpec, Holder
 from genai_runtime.inputs import Input, bind_inputs
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.publish import Output, Publisher, Result
@@ -21,6 +22,8 @@ __all__ = [
     "Decoder",
     "DecoderSpec",
     "Event",
+    "HeldSpec",
+    "Holder",
     "Input",
     "Mask",
     "Output",

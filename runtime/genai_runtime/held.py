@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from genai_runtime import binding
+from genai_runtime.cells import Cell, enter
 from genai_runtime.problem import ExecutionError
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import FIRST_ROOM
@@ -29,6 +30,7 @@ class HeldSpec:
 
     name: str
     component: str
+    cells: tuple[Cell, ...]
     pairs: tuple[tuple[str, str], ...]
     axis: int
     lengths: tuple[tuple[str, int], ...]
@@ -43,8 +45,10 @@ class Holder:
     def __init__(self, sessions: Sessions, spec: HeldSpec) -> None:
         self._session, self._spec = sessions.session(spec.component), spec
 
-    def hold(self, initials: Sequence[Value], steps: int) -> "Held":
+    def hold(self, initials: Sequence[Value], steps: int, symbols: dict[str, int]) -> "Held":
         """Take the cells over for one loop. initials: their values at its entry. steps: iterations at most."""
+        for cell, value in zip(self._spec.cells, initials, strict=True):
+            enter(cell, value, symbols, self._spec.origin)
         return Held(self._session, self._spec, initials, steps)
 
 

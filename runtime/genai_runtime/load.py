@@ -1,5 +1,6 @@
 """A compiled folder -> a Model: check, import the executor, open sessions."""
 
+import hashlib
 import importlib.util
 import logging
 import os
@@ -70,7 +71,8 @@ def allowed_cores() -> int:
 
 
 def _executor_class(manifest: Manifest) -> Any:
-    name = f"genai_executor_{manifest.data['executor_sha256'][:16]}"
+    home = hashlib.sha256(str(manifest.executor.resolve()).encode()).hexdigest()[:8]
+    name = f"genai_executor_{manifest.data['executor_sha256'][:16]}_{home}"
     module = sys.modules.get(name) or _import(name, manifest.executor)
     made_for = getattr(module, "ABI_VERSION", None)
     if made_for == abi.ABI_VERSION and hasattr(module, "Executor"):

@@ -311,13 +311,18 @@ class Model:
         """Sampling values that a caller of `run` gave as tensors, over the package's defaults."""
         given = {}
         for option, role in ROLES.items():
-            spec = self._input_of(role)
-            if spec is not None and spec["name"] in tensors:
-                given[option] = tensors[spec["name"]].reshape(-1)[0].item()
+            value = self._given(tensors, role)
+            if value is not None:
+                given[option] = value.reshape(-1)[0].item()
         return resolve_sampling(given, self._generation["defaults"], [0])[0]
 
     def _end_ids_of(self, tensors: Mapping[str, Array]) -> frozenset[int]:
-        spec = self._input_of("eos_token_ids")
-        if spec is None or spec["name"] not in tensors:
-            return self._end_ids
-        return frozenset(tensors[spec["name"]].reshape(-1).tolist())
+        value = self._given(tensors, "eos_token_ids")
+        return self._end_ids if value is None else frozenset(value.reshape(-1).tolist())
+
+    def _given(self, tensors: Mapping[str, Array], role: str) -> Array | None:
+        """What a caller gave for the input of a role, under its name or its application alias."""
+        spec = self._input_of(role)
+        if spec is None:
+            return None
+        return next((tensors[name] for name in (spec["name"], spec["application"]) if name in tensors), None)

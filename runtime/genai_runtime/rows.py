@@ -41,20 +41,25 @@ def unmatched_case(key: str, origin: str) -> ExecutionError:
     return ExecutionError("branch-case", f"no case '{key}' and no default", origin=origin)
 
 
-def keep_rows(cell: str, live: Array, current: Value, following: Value, axis: int, factor: int, grows: int) -> Value:
+def keep_rows(
+    cell: str, live: Array, current: Value, following: Value, axis: int, factor: int, grows: int, origin: str
+) -> Value:
     """`following`, but with the current entries of rows that are not live.
 
-    axis: the request axis; factor: consecutive entries a request; grows: the axis that may have grown, -1 for none (then
+    axis: the request axis, -1 when the cell has none (it can't be merged then); factor: consecutive entries a request; grows: the axis that may have grown, -1 for none (then
     only the old coordinates of an inactive row are restored).
     """
+    if axis < 0:
+        what = f"cell '{cell}' has no request axis, so it can't keep the values of rows that are inactive"
+        raise ExecutionError("inactive-rows", what, origin=origin)
     old, new = to_array(current), to_array(following)
     if new.shape[axis] != live.size * factor or old.shape[axis] != new.shape[axis]:
         what = f"cell '{cell}' has {new.shape[axis]} entries on its request axis for {live.size} rows"
-        raise ExecutionError("inactive-rows", what)
+        raise ExecutionError("inactive-rows", what, origin=origin)
     fits = all(a == b or (i == grows and a <= b) for i, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)))
     if not fits:
         what = f"cell '{cell}' changed shape from {list(old.shape)} to {list(new.shape)} while rows are inactive"
-        raise ExecutionError("inactive-rows", what)
+        raise ExecutionError("inactive-rows", what, origin=origin)
     merged = new.copy()
     frozen = np.repeat(~live, factor)
     kept = [slice(None)] * new.ndim

@@ -1,5 +1,6 @@
 """Small packages with graphs, for tests of admission: each is a document with two or three components."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,12 @@ def graph(
 ) -> None:  # fmt: skip
     """A graph with these ports; weights are zeros. What it computes does not matter."""
     held = [
-        helper.make_tensor(name, F, dims, bytes(4 * _size(dims)), raw=True) for name, dims in (weights or {}).items()
+        helper.make_tensor(name, F, dims, bytes(4 * prod(dims)), raw=True) for name, dims in (weights or {}).items()
     ]
     sides = [[helper.make_tensor_value_info(name, *each) for name, each in side.items()] for side in (inputs, outputs)]
     body = nodes or [helper.make_node("Identity", [next(iter(inputs))], [next(iter(outputs))])]
     file.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(helper.make_model(helper.make_graph(body, "g", *sides, held), ir_version=8), file)
-
-
-def _size(dims: list[int]) -> int:
-    size = 1
-    for each in dims:
-        size *= each
-    return size
 
 
 def document(**sections: Any) -> dict[str, Any]:

@@ -29,7 +29,9 @@ def has_genai() -> bool:
     return importlib.util.find_spec("onnxruntime_genai") is not None
 
 
-def make_contestants(packages: Path, compiled: Path, threads: int, clock: RunClock, names: list[str]) -> dict[str, Generate]:
+def make_contestants(
+    packages: Path, compiled: Path, threads: int, clock: RunClock, names: list[str]
+) -> dict[str, Generate]:
     """Every contestant of `names`, loaded. packages: the built packages `v1` and `workflow`; compiled: likewise."""
     from tools.bench.bound_loop import BoundLoop
 

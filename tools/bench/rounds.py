@@ -74,7 +74,11 @@ def run_scenario(contestants: dict[str, Generate], scenario: Scenario, ids: list
         for name, trace in traces.items():
             same[name] = min(same[name], equal_tokens(trace.tokens, wanted))
         measured.append({name: trace.measured() for name, trace in traces.items()})
-        print(f"  prompt {scenario.prompt}, {scenario.new} new: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        print(
+            f"  prompt {scenario.prompt}, {scenario.new} new: round {number + 1} of {rounds}",
+            file=sys.stderr,
+            flush=True,
+        )
     return {**asdict(scenario), "same": same, "rounds": measured}
 
 
@@ -90,9 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     packages = Path(task["packages"])
     contestants = make_contestants(packages, Path(task["compiled"]), task["threads"], RunClock(), names)
     tokenizer = packages / "v1" / "tokenizer.json"
-    found = [
-        run_scenario(contestants, each, prompt_ids(tokenizer, each.prompt), task["rounds"]) for each in scenarios
-    ]
+    found = [run_scenario(contestants, each, prompt_ids(tokenizer, each.prompt), task["rounds"]) for each in scenarios]
     options.out.write_text(json.dumps({"threads": task["threads"], "scenarios": found}), encoding="utf-8")
     return 0
 

@@ -10,10 +10,12 @@ from genai_compiler.plan.ir import (
     Carry,
     Cell,
     Check,
+    CheckHeld,
     Copy,
     Decode,
     Emit,
     ExtentCheck,
+    Hold,
     Invoke,
     Keep,
     Loop,
@@ -41,6 +43,7 @@ class Uses:
 
     runners: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
+    held: dict[str, tuple[str, str, Hold]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
     publishes: bool = False
 
@@ -75,6 +78,12 @@ class OpViews:
                 return self._emit(op, step)
             case Release():
                 return OpView("_release.py.j2", {"names": ", ".join(map(self.names.of, op.values))})
+            case Hold():
+                return self._hold(op)
+            case CheckHeld():
+                name = self.uses.held[op.group][0]
+                call = f"{name}.bounded({self.names.of(op.maximum)}, {literal(op.origin)})"
+                return OpView("_check_held.py.j2", {"call": call})
             case Keep():
                 call = f"request.keep({literal(op.cell)}, {self.names.of(op.value)})"
                 return OpView("_keep.py.j2", {"origin": comment(op.origin), "cell": comment(op.cell), "call": call})
@@ -88,10 +97,7 @@ class OpViews:
     # ---- invoke and emit -------------------------------------------------------------------------------------------
 
     def _invoke(self, op: Invoke) -> OpView:
-        runner = self.names.fresh(op.component)
-        inputs, outputs = tuple(port for port, _ in op.inputs), tuple(port for port, _ in op.outputs)
-        outputs = outputs or (self.plan.component(op.component).outputs[0][0],)  # a session runs for one at least
-        self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
+        runner = self.uses.held[op.held][0] if op.held else self._runner(op)
         args = ", ".join(self.names.of(value) for _, value in op.inputs)
         targets = [self.names.of(value) for _, value in op.outputs]
         run = f"{runner}({args})"
@@ -104,6 +110,25 @@ class OpViews:
             "call": call if targets else run,
         }
         return OpView("_invoke.py.j2", fields)
+
+    def _runner(self, op: Invoke) -> str:
+        """A runner of this step's own."""
+        runner = self.names.fresh(op.component)
+        inputs, outputs = tuple(port for port, _ in op.inputs), tuple(port for port, _ in op.outputs)
+        outputs = outputs or (self.plan.component(op.component).outputs[0][0],)  # a session runs for one at least
+        self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
+        return runner
+
+    def _hold(self, op: Hold) -> OpView:
+        name = self.names.fresh(op.group)
+        self.uses.held[op.group] = (name, self.names.constant(op.group), op)
+        self.uses.imports.update(("HeldSpec", "Holder"))
+        values = ", ".join(self.names.of(value) for _, value in op.cells)
+        limit = self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin))
+        for cell, _ in op.cells:
+            self._cell_table(self.plan.cell(cell))
+        call = f"{name} = self.{name}.hold(({values},), {limit}, inputs.symbols)"
+        return OpView("_hold.py.j2", {"origin": comment(op.origin), "group": comment(op.group), "call": call})
 
     def _check(self, check: Check, op: Invoke) -> str:
         if isinstance(check, ExtentCheck):
@@ -218,17 +243,17 @@ class OpViews:
         return (
             *starts,
             f"if not {live}.all():",
-            *(f"    {name} = {self._keep(c, live)}" for name, c in zip(merged, moving, strict=True) if c.merge),
+            *(f"    {name} = {self._keep(c, live, op)}" for name, c in zip(merged, moving, strict=True) if c.merge),
             *_assignments(cells, merged),
         )
 
-    def _keep(self, carry: Carry, live: str) -> str:
+    def _keep(self, carry: Carry, live: str, op: Loop) -> str:
         cell = self._cell(carry)
         axis = cell.type.row_axis if cell.type.row_axis is not None else -1
         grows = cell.axis if cell.recurrence == "growing" else -1
         current, following = self.names.of(carry.cell), self.names.of(carry.next)
-        args = (literal(cell.name), live, current, following, str(axis), str(cell.type.row_factor), str(grows))
-        return self._call("keep_rows", *args)
+        shape = (str(axis), str(cell.type.row_factor), str(grows))
+        return self._call("keep_rows", literal(cell.name), live, current, following, *shape, literal(op.origin))
 
     # ---- a decoder whose policy the runtime supplies ---------------------------------------------------------------
 

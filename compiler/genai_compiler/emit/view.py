@@ -62,7 +62,11 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     bindings = tuple(_locals(plan, names))
     views = OpViews(plan, names)
     body = views.region(plan.body, "0")
-    tables = (*(_cell_table(name, cell) for name, cell in views.uses.cells.items()), *_decoder_table(plan))
+    tables = (
+        *(_cell_table(name, cell) for name, cell in views.uses.cells.items()),
+        *_decoder_table(plan),
+        *_held_tables(views.uses),
+    )
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
@@ -91,6 +95,8 @@ def _abi_names() -> frozenset[str]:
             "Cell",
             "Decoder",
             "DecoderSpec",
+            "HeldSpec",
+            "Holder",
             "Mask",
             "Slot",
             "TokenPolicy",
@@ -186,6 +192,26 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
             pairs = (f"{literal(each.component)}: {literal(each.ports)}" for each in legal)
             args.append(f"{{{', '.join(pairs)}}}")
         yield f"self.{name} = sessions.runner({', '.join(args)})"
+    for name, constant, _ in uses.held.values():
+        yield f"self.{name} = Holder(sessions, {constant})"
+
+
+def _held_tables(uses: Uses) -> Iterator[str]:
+    tables = {cell.name: name for name, cell in uses.cells.items()}
+    for _, constant, hold in uses.held.values():
+        run, others = hold.run, [port for port, _ in hold.run.inputs]
+        args = [
+            f"name={literal(hold.group)}",
+            f"component={literal(run.component)}",
+            f"cells=({', '.join(tables[cell] for cell, _ in hold.cells)},)",
+            f"pairs={literal(hold.pairs)}",
+            f"axis={hold.axis}",
+            f"lengths={literal(tuple((kind, others.index(port)) for kind, port in hold.lengths))}",
+            f"inputs={literal(tuple(others))}",
+            f"outputs={literal(tuple(port for port, _ in run.outputs))}",
+            f"origin={literal(run.origin)}",
+        ]
+        yield f"{constant} = HeldSpec({', '.join(args)})"
 
 
 def _runner_local(name: str, component: Component) -> str:

@@ -158,7 +158,10 @@ Check = SymbolCheck | ExtentCheck | CapacityCheck
 
 @dataclass(frozen=True)
 class Invoke:
-    """One session run: (port, value) pairs in, (port, new value) pairs out; checks of inputs before, outputs after."""
+    """One session run: (port, value) pairs in, (port, new value) pairs out; checks of inputs before, outputs after.
+
+    held: the group of cells that the run updates in place, "" for none.
+    """
 
     component: str
     inputs: tuple[tuple[str, str], ...]
@@ -166,6 +169,7 @@ class Invoke:
     origin: str
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
+    held: str = ""
 
 
 @dataclass(frozen=True)
@@ -286,7 +290,34 @@ class Keep:
     origin: str
 
 
-Op = Invoke | Copy | Decode | SelectToken | Emit | Loop | Branch | Release | Keep
+@dataclass(frozen=True)
+class Hold:
+    """Before a loop: a component takes cells over into buffers that it updates in place (pass hold_state).
+
+    cells: (declared name, initial value); pairs: (past port, present port) a cell; lengths: the inputs that tell the
+    total length; axis: the sequence axis; run: the invoke in the loop that uses the buffers.
+    """
+
+    group: str
+    cells: tuple[tuple[str, str], ...]
+    pairs: tuple[tuple[str, str], ...]
+    lengths: tuple[tuple[str, str], ...]
+    max_iterations: str
+    axis: int
+    run: Invoke
+    origin: str
+
+
+@dataclass(frozen=True)
+class CheckHeld:
+    """At the end of an iteration: the held cells' extent is within `maximum`."""
+
+    group: str
+    maximum: str
+    origin: str
+
+
+Op = Invoke | Copy | Decode | SelectToken | Emit | Loop | Branch | Release | Keep | Hold | CheckHeld
 
 
 @dataclass(frozen=True)

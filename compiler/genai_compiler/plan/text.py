@@ -7,10 +7,12 @@ from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
     Check,
+    CheckHeld,
     Copy,
     Decode,
     Emit,
     ExtentCheck,
+    Hold,
     Input,
     Invoke,
     Keep,
@@ -109,7 +111,8 @@ def _yes(flag: bool) -> str:
 def _op(op: Op, plan: Plan) -> Iterator[str]:
     match op:
         case Invoke():
-            yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)})", op.origin)
+            held = f" on {op.held}" if op.held else ""
+            yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
         case Copy():
             pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
@@ -124,6 +127,12 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             yield _with_origin(_emit(op), op.origin)
         case Keep():
             yield _with_origin(f"keep {op.cell} = %{op.value}", op.origin)
+        case Hold():
+            cells = ", ".join(f"{cell}=%{value}" for cell, value in op.cells)
+            lengths = ", ".join(f"{kind} of {port}" for kind, port in op.lengths)
+            yield _with_origin(f"hold {op.group}({cells}) total length: {lengths}", op.origin)
+        case CheckHeld():
+            yield f"check {op.group} within %{op.maximum}"
         case Release():
             yield f"release {', '.join('%' + each for each in op.values)}"
         case Loop():

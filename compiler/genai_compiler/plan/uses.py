@@ -6,10 +6,12 @@ from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
     Check,
+    CheckHeld,
     Copy,
     Decode,
     Emit,
     ExtentCheck,
+    Hold,
     Invoke,
     Keep,
     Loop,
@@ -44,6 +46,10 @@ def reads(op: Op) -> tuple[str, ...]:
             return (op.value,)
         case Release():
             return ()
+        case Hold():
+            return (*(value for _, value in op.cells), op.max_iterations)
+        case CheckHeld():
+            return (op.maximum,)
 
 
 def _checked(op: Invoke) -> tuple[str, ...]:
@@ -80,7 +86,7 @@ def defines(op: Op) -> tuple[str, ...]:
             return tuple(carry.cell for carry in op.carried)
         case Branch():
             return tuple(join.name for join in op.joins)
-        case Emit() | Release() | Keep():
+        case Emit() | Release() | Keep() | Hold() | CheckHeld():
             return ()
 
 

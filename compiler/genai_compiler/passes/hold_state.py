@@ -1,0 +1,163 @@
+"""Keep the state cells of an authored loop in one buffer each where a component alone reads and writes them in place.
+
+Before:  loop { %l, %next = invoke model(past=%cell, ids=%t); carry %cell -> %next }
+After:   hold cache(%initial)
+         loop { %l = invoke model(ids=%t) on cache; check cache within %max }
+
+Needs all of: the group permits aliasing and appends; the cells are past and present of GroupQueryAttention operators, all
+of the component's; nothing but that one invoke reads a cell or its next value, in the loop or after it; the total length
+that bounds the operators' writes comes from inputs of this invoke. Otherwise the cells stay ordinary carried values, and
+a decision says why.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from genai_compiler.passes.profile import Profile
+from genai_compiler.plan.ir import Carry, CheckHeld, ExtentCheck, Hold, Invoke, Loop, Op, Plan, SymbolCheck
+from genai_compiler.plan.state import Slot, StateGroup
+from genai_compiler.plan.uses import all_reads, back_edge, checked_values
+from genai_compiler.read.attention import writes_in_place
+from genai_compiler.read.document import AppendUpdate
+from genai_compiler.read.document import StateGroup as DeclaredGroup
+from genai_compiler.read.total_length import total_length_sources
+
+HELD_DTYPES = ("float32", "float16")
+
+
+class _Unfit(Exception):
+    """Why a group can't be held, in words."""
+
+
+def hold_state(plan: Plan, profile: Profile) -> Plan:
+    """The plan with every group that can be held, held; loops nested in others are left alone."""
+    for at, op in enumerate(plan.body):
+        if isinstance(op, Loop) and not op.advance:
+            for name in dict.fromkeys(_group_of(carry, plan) for carry in op.carried):
+                if name and profile.groups[name].aliasing != "forbidden":
+                    plan = _tried(plan, at, name, profile)
+    return plan
+
+
+def _tried(plan: Plan, at: int, name: str, profile: Profile) -> Plan:
+    try:
+        return _held(plan, at, name, profile)
+    except _Unfit as why:
+        return replace(plan, decisions=(*plan.decisions, f"hold_state: {name} stays carried: {why}"))
+
+
+def _held(plan: Plan, at: int, name: str, profile: Profile) -> Plan:
+    at = next(i for i, op in enumerate(plan.body) if i >= at and isinstance(op, Loop))
+    loop, declared = plan.body[at], profile.groups[name]
+    assert isinstance(loop, Loop)
+    carries = tuple(carry for carry in loop.carried if _group_of(carry, plan) == name)
+    invoke = _updater(loop, carries, plan)
+    pairs = _pairs(invoke, carries)
+    _check_graph(invoke, pairs, profile)
+    _check_private(plan, at, loop, carries)
+    maximum = _check_law(carries, plan, declared)
+    sources = total_length_sources(profile.graphs[invoke.component].model)
+    if not sources or any(port not in dict(invoke.inputs) for _, port in sources):
+        raise _Unfit("the total length of its attention operators does not come from widths or sums of bound inputs")
+    gone = {carry.cell for carry in carries} | {carry.next for carry in carries}
+    run = replace(
+        invoke,
+        inputs=tuple(pair for pair in invoke.inputs if pair[1] not in gone),
+        outputs=tuple(pair for pair in invoke.outputs if pair[1] not in gone),
+        before=tuple(each for each in invoke.before if not _mentions(each, gone)),
+        after=tuple(each for each in invoke.after if not _mentions(each, gone)),
+        held=name,
+    )
+    check = CheckHeld(name, maximum, loop.origin)
+    body: tuple[Op, ...] = (*(run if op is invoke else op for op in loop.body), check)
+    kept = tuple(carry for carry in loop.carried if carry not in carries)
+    hold = Hold(name, tuple((carry.declared, carry.initial) for carry in carries), pairs, sources, loop.max_iterations,
+                declared.sequence_axis or 0, run, loop.origin)  # fmt: skip
+    group = _group(name, invoke.component, carries, pairs, plan, hold)
+    steps = (*plan.body[:at], hold, replace(loop, body=body, carried=kept), *plan.body[at + 1 :])
+    note = f"hold_state: {name} is {group.storage}: {group.reason}"
+    return replace(plan, body=steps, groups=(*plan.groups, group), decisions=(*plan.decisions, note))
+
+
+def _group_of(carry: Carry, plan: Plan) -> str:
+    return next((cell.group for cell in plan.cells if cell.name == carry.declared), "")
+
+
+def _updater(loop: Loop, carries: tuple[Carry, ...], plan: Plan) -> Invoke:
+    """The one invoke, directly in the loop, that makes every next value of the group."""
+    wanted = {carry.next for carry in carries}
+    makers = [op for op in loop.body if isinstance(op, Invoke) and wanted & {value for _, value in op.outputs}]
+    if len(makers) != 1 or not wanted <= {value for _, value in makers[0].outputs}:
+        raise _Unfit("its next values are not all made by one step of the loop")
+    if plan.component(makers[0].component).overridable or not plan.component(makers[0].component).pure:
+        raise _Unfit(f"component '{makers[0].component}' may be replaced, or has effects")
+    return makers[0]
+
+
+def _pairs(invoke: Invoke, carries: tuple[Carry, ...]) -> tuple[tuple[str, str], ...]:
+    """(past port, present port) of every cell."""
+    takes = {value: port for port, value in invoke.inputs}
+    gives = {value: port for port, value in invoke.outputs}
+    if any(carry.cell not in takes for carry in carries):
+        raise _Unfit(f"a cell is not read by the step that updates it ('{invoke.component}')")
+    return tuple((takes[carry.cell], gives[carry.next]) for carry in carries)
+
+
+def _check_graph(invoke: Invoke, pairs: tuple[tuple[str, str], ...], profile: Profile) -> None:
+    ops = profile.graphs[invoke.component].signature.cache_ops
+    cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
+    if not ops or set(pairs) != cached:
+        raise _Unfit(f"its cells are not exactly past and present of the attention operators of '{invoke.component}'")
+    other = next((op.op_type for op in ops if op.op_type != "GroupQueryAttention" or not writes_in_place(op)), "")
+    if other:
+        raise _Unfit(f"{other} appends: past is exactly what is valid")
+
+
+def _check_private(plan: Plan, at: int, loop: Loop, carries: tuple[Carry, ...]) -> None:
+    """Cells are read once, by the updater; next values by nothing; neither after the loop."""
+    inside = Counter(value for op in loop.body for value in all_reads(op))
+    inside.update(back_edge(loop))
+    after = {value for op in plan.body[at + 1 :] for value in all_reads(op)}
+    for carry in carries:
+        if inside[carry.cell] != 1 or inside[carry.next] != 1 or carry.cell in after:
+            raise _Unfit(f"cell '{carry.declared}' is read by more than the step that updates it")
+        if plan.types[carry.cell].dtype not in HELD_DTYPES:
+            raise _Unfit(f"its cells are {plan.types[carry.cell].dtype}")
+
+
+def _check_law(carries: tuple[Carry, ...], plan: Plan, declared: DeclaredGroup) -> str:
+    cells = [plan.cell(carry.declared) for carry in carries]
+    if declared.update is not None and not isinstance(declared.update, AppendUpdate):
+        raise _Unfit(f"its update is {declared.update.kind}")
+    if any(cell.scope != "invocation" or cell.recurrence != "bounded" for cell in cells):
+        raise _Unfit("a cell outlives the invocation, or is not bounded")
+    if any(cell.axis != declared.sequence_axis for cell in cells) or len({carry.maximum for carry in carries}) != 1:
+        raise _Unfit("its cells are not bounded alike on the sequence axis")
+    return carries[0].maximum
+
+
+def _mentions(check: object, gone: set[str]) -> bool:
+    return isinstance(check, SymbolCheck | ExtentCheck) and bool(checked_values(check) & gone)
+
+
+def _group(
+    name: str,
+    component: str,
+    carries: tuple[Carry, ...],
+    pairs: tuple[tuple[str, str], ...],
+    plan: Plan,
+    hold: Hold,
+) -> StateGroup:
+    slots = []
+    for carry, (past, present) in zip(carries, pairs, strict=True):
+        type = plan.types[carry.cell]
+        dims = [_dim(axis, dim, type.row_axis, hold.axis) for axis, dim in enumerate(type.dims)]
+        slots.append(Slot(past, present, type.dtype, tuple(dims)))
+    reason = f"only '{component}' reads and writes its cells, by GroupQueryAttention in place"
+    return StateGroup(name, component, "shared-buffer", tuple(slots), None, reason, hold.origin)
+
+
+def _dim(axis: int, dim: int | str | None, row_axis: int | None, growth: int) -> int:
+    if axis == growth:
+        return -2
+    return dim if isinstance(dim, int) else -1
