@@ -1,7 +1,7 @@
 """`python -m tools.make_rules`: write docs/validation-rules.md, rule by rule where each is checked and tested.
 
-Rules of documents and packages come from the tables of the checks themselves; those of reading, negotiation and run time from
-the tables here, which a test holds against the sources.
+Rules of documents and packages come from the tables of the checks themselves; those of reading, negotiation and run
+time from the tables here, which a test holds against the sources.
 """
 
 from pathlib import Path

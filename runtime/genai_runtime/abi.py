@@ -3,6 +3,7 @@
 A change that an existing executor would notice raises ABI_VERSION; `load` refuses an executor of another version.
 """
 
+from genai_runtime.adapters import open_adapter
 from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.held import HeldSpec, Holder
@@ -45,6 +46,7 @@ __all__ = [
     "iteration_value",
     "keep_rows",
     "live_rows",
+    "open_adapter",
     "unmatched_case",
     "within_capacity",
 ]

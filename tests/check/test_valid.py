@@ -106,6 +106,14 @@ def test_a_misspelt_definition_is_missed_once_in_its_region() -> None:
     assert problem.help == "did you mean acc.nxt?"
 
 
+def test_a_long_list_of_faults_is_cut() -> None:
+    emit = {"kind": "emit", "output": "y", "mode": "replace"}
+    many = [{**emit, "value": f"nothing{number}"} for number in range(300)]
+    said = problems(broken("flow", {S: many}))
+    assert len(said) == 201
+    assert said[0].code == "too-many-problems"
+
+
 def test_faults_of_many_parts_are_said_together_in_order() -> None:
     data = broken("flow", {
         f"{S}/4/output": "zed", f"{P}/components/step/effects": ["log"], f"{P}/state/log/recurrence/axis": 7,

@@ -18,6 +18,12 @@ from genai_compiler.read.document import (
     Workflow,
 )
 from genai_compiler.read.suggest import did_you_mean
+from genai_compiler.read.tree import Limits
+
+
+MOST = Limits().problems
+NEAR = 1000
+"""How many problems a document may have before the rest is counted only, and how many names a near one is sought in."""
 
 
 def walk(steps: tuple[Step, ...], path: Path = (*WORKFLOW, "steps")) -> Iterator[tuple[Path, Step]]:
@@ -93,7 +99,8 @@ class Walk:
         value = scope.find(name)
         if value is None:
             what = needs or f"nothing that is visible here defines '{name}'"
-            self.fault(rule, path, what, did_you_mean(name, scope.visible()))
+            help = did_you_mean(name, scope.visible()[-NEAR:]) if len(self.faults) < MOST else ""
+            self.fault(rule, path, what, help)
             scope.names[name] = MISSING
             return None
         self._presence(name, path, scope)

@@ -70,6 +70,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
+    extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -111,6 +112,7 @@ def _abi_names() -> frozenset[str]:
             "iteration_value",
             "keep_rows",
             "live_rows",
+            "open_adapter",
             "unmatched_case",
             "within_capacity",
         ]
@@ -186,6 +188,13 @@ def _cell_table(name: str, cell: Cell) -> str:
 
 def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
     for name, (component, inputs, outputs, origin) in uses.runners.items():
+        adapter = plan.component(component).adapter
+        if adapter is not None:
+            parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
+            roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
+            args = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
+            yield f"self.{name} = open_adapter({', '.join(args)})"
+            continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
         legal = plan.component(component).replacements
         if legal:

@@ -4,9 +4,10 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from genai_compiler.plan.build_steps import StepBuilder
-from genai_compiler.plan.ir import Cell, Component, Input, Op, Output, Plan, Type
+from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
@@ -14,6 +15,7 @@ from genai_compiler.plan.types import contradiction, graph_type, type_of
 from genai_compiler.plan.uses import all_reads
 from genai_compiler.problem import Problem
 from genai_compiler.read.document import (
+    AdapterImplementation,
     ApplicationSource,
     Bounded,
     EmitStep,
@@ -145,7 +147,17 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
         else:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
-            yield Component(name, "", inputs, outputs, not declared.effects, False, format_path(path))
+            made = Component(name, "", inputs, outputs, not declared.effects, False, format_path(path))
+            yield replace(made, adapter=_adapter(declared))
+
+
+def _adapter(declared: DeclaredComponent) -> Adapter | None:
+    implementation, contract = declared.implementation, declared.contract
+    if not isinstance(implementation, AdapterImplementation):
+        return None
+    parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
+    roles = tuple(contract.bindings.items()) if contract is not None else ()
+    return Adapter(f"{implementation.abi}@{implementation.version}", parameters, roles)
 
 
 def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:

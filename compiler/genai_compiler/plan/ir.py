@@ -80,7 +80,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Component:
-    """A graph one session runs: package-relative artifact, ports in graph order with the types that the graph gives."""
+    """A graph one session runs: package-relative artifact, ports in graph order with the types that the graph gives.
+
+    Components that are no graph have no artifact; `adapter` says which native code runs instead.
+    """
 
     name: str
     artifact: str
@@ -90,6 +93,20 @@ class Component:
     overridable: bool
     origin: str
     replacements: "tuple[Replacement, ...]" = ()
+    adapter: "Adapter | None" = None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Native code behind a component: `name@version`, its contract's parameters, and (role, port) pairs."""
+
+    abi: str
+    parameters: tuple[tuple[str, bool | int | float | str], ...]
+    roles: tuple[tuple[str, str], ...]
+
+    def role(self, port: str) -> str:
+        """The role of a port, or its own name when no role is bound to it."""
+        return next((role for role, bound in self.roles if bound == port), port)
 
 
 @dataclass(frozen=True)

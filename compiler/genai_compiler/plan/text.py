@@ -8,6 +8,7 @@ from genai_compiler.plan.ir import (
     CapacityCheck,
     Check,
     CheckHeld,
+    Component,
     Copy,
     Decode,
     Emit,
@@ -51,7 +52,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     for component in plan.components:
         yield ""
         effects = "" if component.pure else ", effects"
-        yield f"component {component.name} = {component.artifact or 'the runtime'}{effects}"
+        yield f"component {component.name} = {_implementation(component)}{effects}"
         yield from (f"  in  {port}: {type}" for port, type in component.inputs)
         yield from (f"  out {port}: {type}" for port, type in component.outputs)
         yield from (f"  may be replaced by {each.component}" for each in component.replacements)
@@ -72,6 +73,13 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.decisions:
         yield ""
         yield from (f"decision {each}" for each in plan.decisions)
+
+
+def _implementation(component: Component) -> str:
+    if component.adapter is None:
+        return component.artifact or "the runtime"
+    parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
+    return f"adapter {component.adapter.abi}({parameters})"
 
 
 def _input_facts(each: Input) -> str:

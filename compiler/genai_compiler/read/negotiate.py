@@ -1,11 +1,19 @@
 """Capabilities: what a document asks for, against what this compiler and its runtime offer (standard, section 8)."""
 
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 
 from genai_compiler.check.capabilities import derived
 from genai_compiler.check.fault import Rule, Rules
 from genai_compiler.plan.report import WORKFLOW, Path, Report
-from genai_compiler.read.document import AdapterImplementation
+from genai_compiler.read.document import (
+    AdapterImplementation,
+    BranchStep,
+    InvokeStep,
+    LoopStep,
+    SequenceStep,
+    Step,
+)
 from genai_compiler.read.package import Package
 from genai_compiler.read.suggest import did_you_mean
 
@@ -23,25 +31,58 @@ ALWAYS = frozenset({
 OFFERED = ALWAYS | {
     "workflow_ssa", "linear_effects", "serving_service_contract", "session_state_lease", "bounded_state_recurrence",
     "advisory_state", "nested_control_flow", "loop_induction_values", "typed_emit", "streaming_emit",
-    "emit_valid_length", "input_presence", "loop_carried_state",
+    "emit_valid_length", "input_presence", "loop_carried_state", "grammar_guidance_adapter", "telemetry_adapter",
+    "adaptive_proposal_budget",
 }  # fmt: skip
+PROVIDED = frozenset({"onnx-genai.grammar-guidance@1", "onnx-genai.telemetry@1"})
+"""Adapters that the runtime brings; others come through the entry-point group `genai_runtime.adapters`."""
+
+BOUNDARY = frozenset({"onnx-genai.text-assembly@1"})
+"""Adapters of a server's boundary: legal in a document as long as no step invokes them (standard, 5.4)."""
+
+ENTRY_POINTS = "genai_runtime.adapters"
 RETIRED = frozenset({"emit_row_identity", "bounded_state_growth"})
 """Names that older documents carry beside what replaced them; they ask for nothing."""
 
 
 def negotiate(package: Package, report: Report) -> None:
     """Report capabilities that are asked for and missing, and adapters nobody provides."""
-    used = derived(package.workflow)
+    used, invoked = derived(package.workflow), _invoked(package.workflow.steps)
     for capability, path in _asked(package):
         if capability not in OFFERED | RETIRED:
             reason = f" ({used[capability][0]} needs it)" if capability in used else ""
             what = f"the document requires '{capability}'{reason}, which this compiler does not offer (V309)"
             report.error("capability-missing", path, what, did_you_mean(capability, OFFERED))
     for name, component in package.workflow.components.items():
-        if isinstance(component.implementation, AdapterImplementation):
-            abi = f"{component.implementation.abi}@{component.implementation.version}"
-            what = f"component '{name}' needs the adapter {abi}, which this compiler does not provide (V310)"
-            report.error("adapter-missing", (*WORKFLOW, "components", name, "implementation"), what)
+        if not isinstance(component.implementation, AdapterImplementation):
+            continue
+        abi = f"{component.implementation.abi}@{component.implementation.version}"
+        if (
+            abi not in PROVIDED
+            and not (abi in BOUNDARY and name not in invoked)
+            and not entry_points(group=ENTRY_POINTS, name=abi)
+        ):
+            what = f"component '{name}' needs the adapter {abi}, which is not provided here (V310)"
+            help = f"install a package that provides it (entry-point group '{ENTRY_POINTS}')"
+            report.error("adapter-missing", (*WORKFLOW, "components", name, "implementation"), what, help)
+
+
+def _invoked(steps: tuple[Step, ...]) -> set[str]:
+    """Components that some step invokes."""
+    found: set[str] = set()
+    for step in steps:
+        match step:
+            case InvokeStep():
+                found.add(step.component)
+            case SequenceStep():
+                found |= _invoked(step.steps)
+            case LoopStep():
+                found |= _invoked((*step.setup, *step.steps))
+            case BranchStep():
+                found |= _invoked((*step.cases.values(), *((step.default,) if step.default is not None else ())))
+            case _:
+                pass
+    return found
 
 
 def _asked(package: Package) -> Iterator[tuple[str, Path]]:

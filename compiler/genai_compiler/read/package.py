@@ -1,7 +1,7 @@
 """A package as the front end has understood it: one typed document, its graphs' signatures, and who said what."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnx import ModelProto
@@ -28,7 +28,8 @@ class Graph:
 class Package:
     """Everything later stages read.
 
-    dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None: all.
+    dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None:
+    all.
     """
 
     root: Path
@@ -38,7 +39,7 @@ class Package:
     places: Places
     graphs: Mapping[str, Graph]
     text: TextFacts
-    session: SessionOptions = SessionOptions()
+    session: SessionOptions = field(default_factory=SessionOptions)
     sampled_ids: int | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()

@@ -20,7 +20,7 @@ _DEPTH = 32
 
 
 def total_length_sources(model: ModelProto) -> tuple[LengthSource, ...]:
-    """The sources whose maximum every GroupQueryAttention takes as total length, sorted; () when that is not provable."""
+    """The sources whose maximum every GroupQueryAttention takes as total length, sorted; () when not provable."""
     graph = model.graph
     every = [node for inner in nested_graphs(graph) for node in inner.node if node.op_type == "GroupQueryAttention"]
     outer = [node for node in graph.node if node.op_type == "GroupQueryAttention"]
