@@ -23,7 +23,8 @@ pytestmark = [
     pytest.mark.skipif(bool(_ABSENT), reason=f"not built: {', '.join(_ABSENT)} (python -m tools.smollm2)"),
 ]
 Models = Callable[[str], genai_runtime.Model]
-SAMPLED: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9, "max_new_tokens": 32}
+SAMPLED: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "max_new_tokens": 32}
+"""top_k is said because the workflow form's own default for it is 1, which is greedy."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_sampling_is_repeated_by_its_seed(models: Models, form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_of_a_batch_equal_their_solo_runs(models: Models, wanted: dict[str, list[int]], form: str) -> None:
-    for start in range(0, len(PROMPTS), 5):
+    for start in range(0, len(PROMPTS) if form == "v1" else 5, 5):  # a workflow runs its rows one by one
         batch = PROMPTS[start : start + 5]
         rows = models(form).generate(batch=batch, max_new_tokens=64, temperature=0).rows
         assert [row.tokens for row in rows] == [wanted[prompt] for prompt in batch]
@@ -100,8 +101,8 @@ def test_the_capital_is_paris(models: Models, form: str) -> None:
 
 
 def test_more_tokens_than_a_buffer_starts_with(models: Models) -> None:
-    """700 tokens, past the room that the shared buffers are given at first."""
+    """540 tokens, past the room that the shared buffers are given at first."""
     session = open_session(BUILT / "v1" / "model.onnx")
     prompt = models("v1").tokenizer.encode(PROMPTS[0])
-    generation = models("v1").generate(prompt, max_new_tokens=700, temperature=0, stop_on_eos=False)
-    assert generation.tokens == greedy(session, prompt, 700)
+    generation = models("v1").generate(prompt, max_new_tokens=540, temperature=0, stop_on_eos=False)
+    assert generation.tokens == greedy(session, prompt, 540)

@@ -30,7 +30,7 @@ class Problem:
 
     code: a stable, kebab-case name (listed in docs/problems.md).
     where: file and line of the value at fault.
-    path: the document path, e.g. ``pipeline.workflow.steps[0].steps[3].inputs.logits``; "" when the fault is in no document.
+    path: the document path, e.g. ``pipeline.workflow.steps[0].steps[3].inputs.logits``; "" when it is in no document.
     what: what is wrong. help: the way out ("did you mean ...").
     """
 

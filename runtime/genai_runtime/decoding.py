@@ -20,7 +20,7 @@ from genai_runtime.values import NUMPY, Array, Value, to_array
 
 @dataclass(frozen=True)
 class Mask:
-    """The attention-mask port. columns: each column counts (else only sums and width); fixed: its width may stay capacity."""
+    """The attention-mask port. columns: each column counts, else sums and width; fixed: its width may stay capacity."""
 
     port: str
     dtype: str

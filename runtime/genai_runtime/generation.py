@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts and times (seconds) of one generation. ttft: from the call to the first token. rate: tokens a second after it."""
+    """Counts and times (seconds) of one generation. ttft: call to first token. rate: tokens a second after it."""
 
     prompt_tokens: int
     new_tokens: int
@@ -66,7 +66,7 @@ class TextSettings:
 class Generation:
     """What `generate` and `chat` return. Iterate it for text pieces (one row), or `pieces()` for (row, text).
 
-    `tokens`, `text`, `finish_reason` are those of the only row and run the generation to its end; `rows` has every row's.
+    `tokens`, `text`, `finish_reason` are those of the only row and run the generation to its end; `rows` has all.
     Reasons: stop (an end token), stop_string, length (max_new_tokens), context (the context is full), cancelled.
     Close it, or leave its `with` block, to end it early.
     """
@@ -91,7 +91,7 @@ class Generation:
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def _all_events(self) -> Iterator[int]:
-        """Runs to the end, yielding the row that got tokens, unless `_quiet`. One run has all rows, or each row its own."""
+        """Runs to the end, yielding the row that got tokens, unless `_quiet`. One run for all, or one a row."""
         for at, start in enumerate(self._runs):
             run = self._current = start()
             base = at if len(self._runs) > 1 else 0

@@ -1,9 +1,9 @@
 """State cells of an authored workflow that one component updates in place: a buffer a cell, with room to grow.
 
-The workflow says: past in, present out, carried. Where the compiler has proved that only the component itself sees these
-values and that its attention operators write in place, the buffers stay bound and nothing is copied from step to step.
-`extent` is what the cells' extent on the sequence axis would be: the larger of what it was and the total length that the
-operators take from their inputs (see the compiler's read/total_length.py).
+The workflow says: past in, present out, carried. Where the compiler has proved that only the component itself sees
+these values and that its attention operators write in place, the buffers stay bound and nothing is copied from step to
+step. `extent` is what the cells' extent on the sequence axis would be: the larger of what it was and the total length
+that the operators take from their inputs (see the compiler's read/total_length.py).
 """
 
 from collections.abc import Sequence

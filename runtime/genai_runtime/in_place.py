@@ -1,4 +1,4 @@
-"""Decoding with past and present in one buffer: bound once, written in place, replaced only when it runs out of room."""
+"""Decoding with past and present in one buffer: bound once, written in place, replaced only when it is full."""
 
 from collections.abc import Callable
 

@@ -142,11 +142,13 @@ def unify(
         if isinstance(dim, int):
             if extent != dim:
                 raise RequestError("wrong-shape", f"{what} has extent {extent} on axis {axis}, the package wants {dim}")
-        elif dim is not None:
-            if extent % factor or symbols.setdefault(dim, extent // factor) != extent // factor:
-                known = symbols.get(dim)
-                raise RequestError("symbol-conflict", f"{what} gives '{dim}' the extent {extent} on axis {axis}; "
-                                   f"elsewhere in this request it is {known}" + (f" times {factor}" if factor > 1 else ""))  # fmt: skip
+        elif dim is not None and (extent % factor or symbols.setdefault(dim, extent // factor) != extent // factor):
+            times = f" times {factor}" if factor > 1 else ""
+            raise RequestError(
+                "symbol-conflict",
+                f"{what} gives '{dim}' the extent {extent} on axis {axis}; "
+                f"elsewhere in this request it is {symbols.get(dim)}{times}",
+            )
 
 
 def _literal(spec: Input, symbols: dict[str, int]) -> Array | None:

@@ -1,6 +1,6 @@
 """A loaded package: the text level (generate, chat) and the workflow level (run, stream) of one executor."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -58,7 +58,7 @@ class Model:
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
 
-        sampling: the fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
+        sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
         that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
         Raises RequestError (unknown-option, bad-sampling-options, context-exceeded, empty-prompt, unsupported-option).

@@ -10,7 +10,7 @@ UNLIMITED = 1 << 62
 
 
 class TokenPolicy:
-    """Selection and liveness of the rows of one request. `live` lists the rows that go on; `reasons` why others ended."""
+    """Selection and liveness of the rows of one request. `live`: the rows that go on; `reasons`: why others ended."""
 
     def __init__(self, request: Request, decoding: Decoding) -> None:
         self.rows = rows = decoding.rows

@@ -12,9 +12,28 @@ CPU = "CPUExecutionProvider"
 SPELLINGS = {
     name.lower(): f"{name}ExecutionProvider"
     for name in (
-        "CPU CUDA Tensorrt NvTensorRTRTX Dml QNN WebGpu WebNN Js OpenVINO VitisAI CoreML ROCM MIGraphX Xnnpack Dnnl Nnapi "
-        "ACL ArmNN CANN Azure"
-    ).split()
+        "CPU",
+        "CUDA",
+        "Tensorrt",
+        "NvTensorRTRTX",
+        "Dml",
+        "QNN",
+        "WebGpu",
+        "WebNN",
+        "Js",
+        "OpenVINO",
+        "VitisAI",
+        "CoreML",
+        "ROCM",
+        "MIGraphX",
+        "Xnnpack",
+        "Dnnl",
+        "Nnapi",
+        "ACL",
+        "ArmNN",
+        "CANN",
+        "Azure",
+    )  # fmt: skip
 } | {"directml": "DmlExecutionProvider", "web": "WebGpuExecutionProvider", "trt": "TensorrtExecutionProvider"}
 """Short, lower-case names and ONNX Runtime's own."""
 
@@ -36,9 +55,10 @@ def wanted_by_user(names: Sequence[str]) -> Providers:
     chosen = [provider_name(each) for each in names]
     missing = [each for each in chosen if each not in binding.available_providers()]
     if missing:
+        here = ", ".join(binding.available_providers())
         raise LoadError(
             "provider-unavailable",
-            f"{', '.join(missing)} was asked for, but this build of ONNX Runtime has {', '.join(binding.available_providers())}",
+            f"{', '.join(missing)} was asked for, but this build of ONNX Runtime has {here}",
             help="install the build that has it (genai-compile[gpu] for CUDA), or ask for cpu",
         )
     return tuple((each, {}) for each in chosen)

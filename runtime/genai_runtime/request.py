@@ -31,7 +31,8 @@ class Request:
     tensors: caller values by input name or application name. roles: values of runtime roles that the caller set
     (standard, 3.1), e.g. {"seed": 7}. prompt_lengths: valid tokens of each row of a right-padded prompt. sampling: one
     entry a row, for a token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how
-    many leading ids exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it runs).
+    many leading ids exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller
+    ends while it runs). overrides: overridable component -> the one to run in its place.
     """
 
     tensors: Mapping[str, Array]
@@ -57,7 +58,7 @@ class Request:
 
 
 class Event(NamedTuple):
-    """One publication: `value` went to `output`. row: the batch row, None for an aggregate. step: the loop iteration."""
+    """One publication: `value` went to `output`. row: the batch row, None for an aggregate. step: the iteration."""
 
     output: str
     row: int | None

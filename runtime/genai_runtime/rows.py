@@ -46,8 +46,8 @@ def keep_rows(
 ) -> Value:
     """`following`, but with the current entries of rows that are not live.
 
-    axis: the request axis, -1 when the cell has none (it can't be merged then); factor: consecutive entries a request; grows: the axis that may have grown, -1 for none (then
-    only the old coordinates of an inactive row are restored).
+    axis: the request axis, -1 when the cell has none (it can't be merged then); factor: consecutive entries a request;
+    grows: the axis that may have grown, -1 for none (of a grown cell only an inactive row's old part is restored).
     """
     if axis < 0:
         what = f"cell '{cell}' has no request axis, so it can't keep the values of rows that are inactive"

@@ -23,7 +23,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Settings:
-    """How sessions are opened. providers: (name, options) in order of preference, all available; options: per session."""
+    """How sessions are opened. providers: (name, options) by preference, all available; options: per session."""
 
     providers: tuple[tuple[str, dict[str, str]], ...] = (("CPUExecutionProvider", {}),)
     options: dict[str, str | int | bool] = field(default_factory=dict[str, str | int | bool])
@@ -114,7 +114,7 @@ class Runner:
                 "bad-override", what, help=f"components with the same contract, roles and ports: {legal}"
             )
         ports = dict(self._replacements[other])
-        uncovered = sorted(set((*self._inputs, *self._outputs)) - set(ports))
+        uncovered = sorted({*self._inputs, *self._outputs} - set(ports))
         if uncovered:
             what = f"the step binds {uncovered} of '{self._component}', which its contract does not name"
             raise RequestError("bad-override", what)

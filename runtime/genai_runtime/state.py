@@ -28,7 +28,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Room:
-    """How many tokens a buffer holds now (`first`) and may ever have to hold (`most`); fixed: the graph's own capacity."""
+    """How many tokens a buffer holds now (`first`) and may have to hold (`most`); fixed: the graph's own capacity."""
 
     prompt: int
     most: int

@@ -50,7 +50,7 @@ def check_graph_contracts(package: Package) -> Faults:
 def _declared(name: str, ports: Mapping[str, TensorContract], side: str, graph: Graph) -> Faults:
     """Declared ports against the graph's own."""
     found = ports_of(graph, side)
-    backed = backed_inputs(graph) if side == "inputs" else set()
+    backed = backed_inputs(graph) if side == "inputs" else set[str]()
     for port, contract in ports.items():
         path = (*COMPONENTS, name, "ports", side, port)
         if port in found:

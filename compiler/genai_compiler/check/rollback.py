@@ -57,7 +57,7 @@ def _reached(first: str | None, workflow: Workflow) -> Iterator[tuple[str, str]]
     seen: set[str] = set()
     while pending:
         name, by = pending.pop(0)
-        if name is None or name in seen:
+        if name in seen:
             continue
         seen.add(name)
         yield name, by

@@ -33,7 +33,7 @@ class Scope:
 
     def inner(self, present: str | None = None) -> "Scope":
         """A region nested here; inside, the input `present` is known to be there."""
-        return Scope(self, self.present | ({present} if present else set()))
+        return Scope(self, self.present if present is None else self.present | {present})
 
     def find(self, name: str) -> Value | None:
         """What a name means here; None when nothing visible defines it."""

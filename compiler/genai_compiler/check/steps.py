@@ -1,5 +1,7 @@
 """The steps of a workflow, walked in order with the names each can see: sequences and invokes (standard, 12.10)."""
 
+from collections.abc import Mapping
+
 from genai_compiler.check import branches, emits, loops
 from genai_compiler.check.fault import WORKFLOW, Path, Rule, Rules
 from genai_compiler.check.finals import Finals
@@ -120,9 +122,15 @@ def _of_port(contract: TensorContract) -> Value:
     return Value(None if contract.dtype == UNDEFINED else contract)
 
 
-def _all_bound(walk: Walk, rule: str, step: InvokeStep, ports: object, bound: dict[str, str], path: Path) -> None:
-    declared: dict[str, TensorContract] = dict(ports) if isinstance(ports, dict) else {}
-    left = [port for port, contract in declared.items() if not contract.optional and port not in bound]
+def _all_bound(
+    walk: Walk,
+    rule: str,
+    step: InvokeStep,
+    ports: Mapping[str, TensorContract] | None,
+    bound: dict[str, str],
+    path: Path,
+) -> None:
+    left = [port for port, contract in (ports or {}).items() if not contract.optional and port not in bound]
     if left:
         side, names = path[-1], ", ".join(f"'{each}'" for each in left)
         what = f"component '{step.component}' needs its {side} {names} bound here"

@@ -20,7 +20,6 @@ from genai_compiler.read.document import (
 from genai_compiler.read.suggest import did_you_mean
 from genai_compiler.read.tree import Limits
 
-
 MOST = Limits().problems
 NEAR = 1000
 """How many problems a document may have before the rest is counted only, and how many names a near one is sought in."""

@@ -4,10 +4,10 @@ Before:  loop { %l, %next = invoke model(past=%cell, ids=%t); carry %cell -> %ne
 After:   hold cache(%initial)
          loop { %l = invoke model(ids=%t) on cache; check cache within %max }
 
-Needs all of: the group permits aliasing and appends; the cells are past and present of GroupQueryAttention operators, all
-of the component's; nothing but that one invoke reads a cell or its next value, in the loop or after it; the total length
-that bounds the operators' writes comes from inputs of this invoke. Otherwise the cells stay ordinary carried values, and
-a decision says why.
+Needs all of: the group permits aliasing and appends; the cells are past and present of GroupQueryAttention operators,
+all of the component's; nothing but that one invoke reads a cell or its next value, in the loop or after it; the total
+length that bounds the operators' writes comes from inputs of this invoke. Otherwise the cells stay ordinary carried
+values, and a decision says why.
 """
 
 from collections import Counter
