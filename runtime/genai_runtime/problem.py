@@ -1,4 +1,4 @@
-"""What can go wrong at run time, in the user's terms. Every failure has a stable code and, if there is one, a way out."""
+"""What can go wrong at run time, in the user's terms. Each has a stable code and, where there is one, a way out."""
 
 
 class GenaiError(Exception):

@@ -9,32 +9,15 @@ from genai_runtime import binding
 from genai_runtime.problem import LoadError
 
 CPU = "CPUExecutionProvider"
+_NAMES = [
+    "ACL", "ArmNN", "Azure", "CANN", "CPU", "CUDA", "CoreML", "Dml", "Dnnl", "Js", "MIGraphX", "Nnapi", "NvTensorRTRTX",
+    "OpenVINO", "QNN", "ROCM", "Tensorrt", "VitisAI", "WebGpu", "WebNN", "Xnnpack",
+]  # fmt: skip
+_OTHER_SPELLINGS = {"directml": "Dml", "web": "WebGpu", "trt": "Tensorrt"}
 SPELLINGS = {
-    name.lower(): f"{name}ExecutionProvider"
-    for name in (
-        "CPU",
-        "CUDA",
-        "Tensorrt",
-        "NvTensorRTRTX",
-        "Dml",
-        "QNN",
-        "WebGpu",
-        "WebNN",
-        "Js",
-        "OpenVINO",
-        "VitisAI",
-        "CoreML",
-        "ROCM",
-        "MIGraphX",
-        "Xnnpack",
-        "Dnnl",
-        "Nnapi",
-        "ACL",
-        "ArmNN",
-        "CANN",
-        "Azure",
-    )  # fmt: skip
-} | {"directml": "DmlExecutionProvider", "web": "WebGpuExecutionProvider", "trt": "TensorrtExecutionProvider"}
+    short.lower(): f"{name}ExecutionProvider"
+    for short, name in [*zip(_NAMES, _NAMES, strict=True), *_OTHER_SPELLINGS.items()]
+}
 """Short, lower-case names and ONNX Runtime's own."""
 
 Providers = tuple[tuple[str, dict[str, str]], ...]

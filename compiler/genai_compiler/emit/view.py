@@ -192,8 +192,8 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
-            args = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
-            yield f"self.{name} = open_adapter({', '.join(args)})"
+            given = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
+            yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
         legal = plan.component(component).replacements
