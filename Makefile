@@ -46,7 +46,7 @@ lint: $(VENV)/dev.stamp ## ruff: rules and format
 
 types: $(VENV)/dev.stamp ## mypy on the sources, pyright on the generated executors
 	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python golden
+	$(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python
 
 golden: $(VENV)/dev.stamp ## hold what every stage makes of the fixtures against golden/
 	$(BIN)/python -m pytest tests/test_golden.py $(ARGS)

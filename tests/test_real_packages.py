@@ -132,8 +132,10 @@ def test_shared_buffers_that_move_change_nothing(
 
 @pytest.mark.parametrize("name", [each for each in RUN if each.startswith("og")])
 def test_the_context_ends_a_row(compiled: Compiled, name: str) -> None:
-    """Filling the whole context works, beside a row that has much less to go. (The other exporter states 4096 for tables
-    of 128 or 256 positions.)"""
+    """Filling the whole context works, beside a row that has much less to go.
+
+    Not for the other exporter, which states 4096 positions for tables of 128 or 256.
+    """
     context = compiled(name).describe()["context_length"]
     long, short = [7] * (context - 6), [5, 9, 30]
     rows = compiled(name).generate(batch=[long, short], max_new_tokens=12, **GREEDY).rows
@@ -197,7 +199,7 @@ def test_refused_with_reason_and_remedy(name: str, code: str, words: str, tmp_pa
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_package_is_compiled_or_refused_by_name(name: str, tmp_path: Path) -> None:
-    """A refusal is a report: every error has a code, a place and words; nothing is written, the package is untouched."""
+    """A refusal is a report: every error has a code, a place and words; nothing is written or changed."""
     before = {each: each.stat().st_mtime_ns for each in (PACKAGES / name).rglob("*")}
     try:
         compile_package(PACKAGES / name, out=tmp_path / "out")

@@ -1,6 +1,7 @@
 """A loaded package: the text level (generate, chat) and the workflow level (run, stream) of one executor."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -156,10 +157,8 @@ class Model:
             context_length=int(self._generation["context_length"]),
             overrides=self._overrides(overrides or {}),
         )
-        result = yield from self._executor.run(request)
-        if store is not None:
-            store.commit()
-        return result
+        with nullcontext() if store is None else store.leased(str(session)):
+            return (yield from self._executor.run(request))
 
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""

@@ -1,27 +1,42 @@
 """What a caller asks for, and what comes back: requests, events, results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from genai_runtime.problem import RequestError
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.values import Array, Value
 
 
 @dataclass
 class SessionStore:
-    """State cells kept between the invocations of one session, by cell name. `pending` become `cells` on success."""
+    """State cells kept between the invocations of one session, by cell name; one invocation at a time (standard, 3.8).
+
+    `pending` become `cells` when the invocation succeeds; one that fails or is dropped leaves `cells` as they were.
+    """
 
     cells: dict[str, Value] = field(default_factory=dict[str, Value])
     pending: dict[str, Value] = field(default_factory=dict[str, Value])
+    _lease: Lock = field(default_factory=Lock)
 
-    def commit(self) -> None:
-        """The invocation succeeded."""
-        self.cells.update(self.pending)
-        self.pending.clear()
+    @contextmanager
+    def leased(self, name: str) -> Iterator[None]:
+        """The session is this invocation's alone. Raises RequestError `session-busy`."""
+        if not self._lease.acquire(blocking=False):
+            help = "end the other invocation first, or use another session"
+            raise RequestError("session-busy", f"session '{name}' is in an invocation already", help=help)
+        try:
+            yield
+            self.cells.update(self.pending)
+        finally:
+            self.pending.clear()
+            self._lease.release()
 
 
 @dataclass(frozen=True)

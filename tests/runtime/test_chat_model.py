@@ -51,7 +51,9 @@ def make(tmp_path: Path) -> Make:
 
 def library_ids(text: str) -> list[int]:
     """The ids of a text whose special tokens are written out, nothing added."""
-    return list(tokenizers.Tokenizer.from_file(str(SOURCE / "tokenizer.json")).encode(text, add_special_tokens=False).ids)
+    return list(
+        tokenizers.Tokenizer.from_file(str(SOURCE / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    )
 
 
 def assert_prompt(model: genai_runtime.Model, text: str, messages: Any = USER, **options: Any) -> None:
@@ -99,7 +101,10 @@ REAL = {
     "break": ("{% for m in messages %}{{ m.content }}{% break %}{% endfor %}", "hello"),
     "generation block": ("{% generation %}{{ messages[0].content }}{% endgeneration %}", "hello"),
     "macro": ("{% macro say(m) %}{{ m.content }}{% endmacro %}{{ say(messages[1]) }}", "the inn"),
-    "trim blocks": ("{% for m in messages %}\n  {% if m.role == 'assistant' %}\n{{ m.content }}\n{% endif %}{% endfor %}", "the inn\n"),
+    "trim blocks": (
+        "{% for m in messages %}\n  {% if m.role == 'assistant' %}\n{{ m.content }}\n{% endif %}{% endfor %}",
+        "the inn\n",
+    ),
     "special tokens": ("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}", "<bos>hello<eos>"),
 }  # fmt: skip
 

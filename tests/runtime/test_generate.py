@@ -49,7 +49,9 @@ def test_every_view_of_a_generation_is_the_same(model: Models, case: str, stop: 
         assert whole.tokens == plain(case, 20)
 
 
-@pytest.mark.parametrize("order", [("text", "tokens"), ("tokens", "text"), ("stats", "finish_reason", "text", "tokens")])
+@pytest.mark.parametrize(
+    "order", [("text", "tokens"), ("tokens", "text"), ("stats", "finish_reason", "text", "tokens")]
+)
 def test_results_may_be_asked_for_in_any_order(model: Models, order: tuple[str, ...]) -> None:
     wanted = model("tiny-gqa-v1").generate(PROMPT, max_new_tokens=12, temperature=0)
     asked = model("tiny-gqa-v1").generate(PROMPT, max_new_tokens=12, temperature=0)
@@ -61,7 +63,8 @@ def test_results_may_be_asked_for_in_any_order(model: Models, order: tuple[str, 
 def test_text_and_ids_as_prompts(model: Models) -> None:
     tiny = model("tiny-gqa-v1")
     ids = tiny.tokenizer.encode("then hello")
-    for prompt in (ids, tuple(ids), np.array(ids)):
+    prompts: tuple[Any, ...] = (ids, tuple(ids), np.array(ids))
+    for prompt in prompts:
         assert tiny.generate(prompt, max_new_tokens=5, temperature=0).tokens == plain("tiny-gqa-v1", 5, ids)
     assert tiny.generate("then hello", max_new_tokens=5, temperature=0).tokens == plain("tiny-gqa-v1", 5, ids)
 
@@ -75,9 +78,14 @@ def test_a_half_read_generation_still_has_its_whole_text(model: Models) -> None:
 
 
 def test_nothing_runs_before_it_is_asked_for(model: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny, started = model("tiny-gqa-v1"), []
+    tiny, started = model("tiny-gqa-v1"), list[Any]()
     run = tiny._executor.run
-    monkeypatch.setattr(tiny._executor, "run", lambda request: started.append(request) or run(request))
+
+    def noted(request: Any) -> Any:
+        started.append(request)
+        return run(request)
+
+    monkeypatch.setattr(tiny._executor, "run", noted)
     generation = tiny.generate(PROMPT, max_new_tokens=3, temperature=0)
     assert not started
     assert len(generation.tokens) == 3
@@ -150,7 +158,7 @@ def test_every_finish_reason(model: Models) -> None:
 
 
 def test_a_context_that_a_workflow_package_declares_ends_its_rows(tmp_path: Path) -> None:
-    """The graph's tables have 64 positions; the document says so, and a longer request ends there instead of failing."""
+    """The graph's tables have 64 positions and the document says so: a longer request ends there, it does not fail."""
     shutil.copytree(FIXTURES / "tiny-decoder", tmp_path / "package")
     document = tmp_path / "package" / "inference_metadata.yaml"
     facts = "model:\n  max_sequence_length: 64\n  vocab_size: 64\n"
@@ -212,7 +220,14 @@ def test_stats_count_all_rows(model: Models) -> None:
 
 @pytest.mark.parametrize("case", RUNTIME)
 def test_all_bad_options_are_named_at_once(model: Models, case: str) -> None:
-    bad = {"temperature": -1.0, "top_p": 2.0, "top_k": -3, "min_p": float("nan"), "repetition_penalty": 0, "seed": -1}
+    bad: dict[str, Any] = {
+        "temperature": -1.0,
+        "top_p": 2.0,
+        "top_k": -3,
+        "min_p": float("nan"),
+        "repetition_penalty": 0,
+        "seed": -1,
+    }
     with pytest.raises(RequestError) as refused:
         model(case).generate(PROMPT, **bad)
     assert refused.value.code == "bad-sampling-options"
@@ -256,7 +271,12 @@ def test_what_a_request_may_not_ask(model: Models, arguments: dict[str, Any], co
 
 def test_a_list_gives_one_value_a_row(model: Models) -> None:
     tiny = model("tiny-gqa-v1")
-    options = {"temperature": [0, 1.3, 0.9], "seed": [1, 2, 3], "top_k": [0, 5, 0], "min_new_tokens": [0, 4, 0]}
+    options: dict[str, Any] = {
+        "temperature": [0, 1.3, 0.9],
+        "seed": [1, 2, 3],
+        "top_k": [0, 5, 0],
+        "min_new_tokens": [0, 4, 0],
+    }
     batch = [PROMPT, [5], [3, 40, 41]]
     rows = tiny.generate(batch=batch, max_new_tokens=10, **options).rows
     for at, prompt in enumerate(batch):

@@ -38,7 +38,7 @@ WAYS = {
     "chat": "model.chat([{'role': 'user', 'content': 'hello'}], max_new_tokens=8)",
 }
 LEAK = 1 << 20
-"""Bytes that 200 generations may add after 100 of warm-up: less than 5.3 KB each, a tenth of one cache of the models."""
+"""Bytes that 200 generations may add after 100 of warm-up: 5 KB each, less than a cache of one row takes."""
 
 
 @PROBE_NEEDS_LINUX

@@ -44,9 +44,7 @@ def test_r1_a_provider_that_the_user_names_is_strict(compiled: Callable[[str], t
 
 
 @without_cuda
-def test_r1_a_provider_that_the_package_names_is_a_preference(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_r1_a_provider_that_the_package_names_is_a_preference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = package_that_prefers(tmp_path, {"cuda": {"enable_cuda_graph": "0"}})
     with caplog.at_level(logging.WARNING, logger="genai_runtime"):
         model = genai_runtime.load(folder, threads=1)

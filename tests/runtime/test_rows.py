@@ -120,7 +120,9 @@ def test_k5_requests_at_the_workflow_level_side_by_side(model: Models) -> None:
         for each in (one, two)
     ]
     values = [[int(next(stream).value.item()) for stream in streams] for _ in range(8)]
-    assert [list(each) for each in zip(*values, strict=True)] == [plain("tiny-concat-v1", each, 8) for each in (one, two)]
+    assert [list(each) for each in zip(*values, strict=True)] == [
+        plain("tiny-concat-v1", each, 8) for each in (one, two)
+    ]
 
 
 def _in_turns(*streams: Iterator[Any]) -> Iterator[str]:

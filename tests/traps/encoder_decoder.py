@@ -31,7 +31,9 @@ def encoder() -> Sketch:
     op = sketch.op
     source, mask = sketch.input("source", *IDS), sketch.input("mask", *IDS)
     x = op.Gather(sketch.weight("embedding", weights(1, VOCABULARY, HIDDEN)), source)
-    scores = op.MatMul(op.MatMul(x, sketch.weight("query", weights(2, HIDDEN, HIDDEN))), op.Transpose(x, perm=[0, 2, 1]))
+    scores = op.MatMul(
+        op.MatMul(x, sketch.weight("query", weights(2, HIDDEN, HIDDEN))), op.Transpose(x, perm=[0, 2, 1])
+    )
     seen = op.Softmax(op.Add(scores, _bias(sketch, mask)), axis=-1)
     sketch.output(op.Add(x, op.MatMul(seen, x)), "hidden", *HIDDEN_STATES)
     return sketch

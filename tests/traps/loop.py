@@ -24,7 +24,7 @@ def session(path: Path) -> Any:
 def plain_logits(
     path: Path, prompt: Sequence[int], choose: Callable[[Logits], int] = lambda row: int(row.argmax())
 ) -> Iterator[tuple[int, Logits]]:
-    """(token, the logits it was chosen from), endlessly. Past ports have `past` in their names, in the order of present."""
+    """(token, the logits it was chosen from), endlessly. Past ports' names start with `past`, ordered as present."""
     run = session(path)
     ports = {each.name: each for each in run.get_inputs()}
     outputs = [each.name for each in run.get_outputs()]

@@ -6,13 +6,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import genai_runtime
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
-
-import genai_runtime
 from genai_compiler import CompileError, Problem, compile_package
 from genai_runtime import state
+from onnx import TensorProto, helper, numpy_helper, save
+
 from tests.flow_packages import add, flow_package, session_cell, traced
 from tests.lower.packages import VOCABULARY, Layer, Recipe, decoder, write_package
 from tests.traps.loop import plain_logits, plain_tokens
@@ -200,7 +200,7 @@ def test_c11_a_request_sees_nothing_of_the_one_before(tmp_path: Path, op: str) -
 
 
 def two_stages(folder: Path) -> genai_runtime.Model:
-    """Stage one accumulates a into `first`, stage two accumulates `first` into `second`; both live as long as a session."""
+    """Stage one adds a to `first`, stage two adds `first` to `second`; both live as long as a session."""
     body = [add("first", "a", "first.next"), add("second", "first.next", "second.next"), traced("second.next")]
     steps = [
         loop(body, "package.true", "n", {"first": "first.next", "second": "second.next"}),

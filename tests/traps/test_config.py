@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import genai_runtime
+import pytest
 from genai_compiler import CompileError, compile_package
+
 from tests.lower.packages import Layer, Recipe, write_package
 from tests.traps.probe import PROBE_NEEDS_LINUX, run_probe
 from tests.traps.toy import toy
@@ -35,9 +35,8 @@ except genai_runtime.RequestError as refused:
 
 
 @PROBE_NEEDS_LINUX
-@pytest.mark.parametrize("count", [4, None])
-def test_a5_a_long_context_takes_memory_as_it_is_used(tmp_path: Path, count: int | None) -> None:
-    """No max_length, a context of 131072, 1 GiB to have: a short answer works; the count is never the reason to fail."""
+def test_a5_a_long_context_takes_memory_as_it_is_used(tmp_path: Path) -> None:
+    """No max_length, a context of 131072, 1 GiB to have: the whole cache would take 17 GB, a short answer works."""
     recipe = Recipe(layers=WIDE)
     write_package(tmp_path / "package", recipe, LONG)
     made = compile_package(tmp_path / "package", out=tmp_path / "compiled")
@@ -45,9 +44,8 @@ def test_a5_a_long_context_takes_memory_as_it_is_used(tmp_path: Path, count: int
     assert genai_runtime.load(tmp_path / "compiled", threads=1).describe()["state_groups"][0]["bytes_per_token"] == (
         FULL_CACHE // 131072
     )
-    if count is not None:
-        script = GENERATE_UNDER_A_CAP.format(folder=str(tmp_path / "compiled"), count=count)
-        assert run_probe(script).strip() == str(count)
+    script = GENERATE_UNDER_A_CAP.format(folder=str(tmp_path / "compiled"), count=4)
+    assert run_probe(script).strip() == "4"
 
 
 @PROBE_NEEDS_LINUX

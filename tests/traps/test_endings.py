@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import genai_runtime
 import pytest
 
-import genai_runtime
 from tests.traps.toy import toy
 
 GO = [0]

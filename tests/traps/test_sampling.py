@@ -1,15 +1,15 @@
-"""Choosing tokens (known traps A8 and G), end to end: scripted logits under the options that a package or a caller sets."""
+"""Choosing tokens (known traps A8 and G), end to end: scripted logits under a package's or a caller's options."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
-
 from genai_compiler import CompileError, check_package, compile_package
 from genai_compiler.problem import Severity
 from genai_compiler.read.config_keys import SEARCH
+from onnx import helper
+
 from tests.lower.packages import Recipe, decoder, write_package
 from tests.traps.toy import Made, Table, toy
 
@@ -144,7 +144,7 @@ def test_g4_penalties_stay_with_their_row(tmp_path: Path) -> None:
     solo = [model.generate(prompt, max_new_tokens=8, temperature=0.7, **each).tokens for prompt, each in requests]
     assert len({tuple(each) for each in solo}) == 3
     for order in ((0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)):
-        lists = {name: [requests[at][1][name] for at in order] for name in requests[0][1]}
+        lists: dict[str, Any] = {name: [requests[at][1][name] for at in order] for name in requests[0][1]}
         rows = model.generate(batch=[requests[at][0] for at in order], max_new_tokens=8, temperature=0.7, **lists).rows
         assert [row.tokens for row in rows] == [solo[at] for at in order]
 

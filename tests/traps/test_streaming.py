@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+import genai_runtime
 import pytest
 import tokenizers
 
-import genai_runtime
 from tests.traps.toy import toy
 
 GO = [0]

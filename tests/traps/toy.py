@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 import genai_runtime
+import numpy as np
 from genai_compiler import compile_package
 from genai_compiler.driver import Compiled
+from numpy.typing import NDArray
+
 from tests.lower.packages import write_config
 from tools.fixtures.graph import Sketch, weights
 

@@ -25,7 +25,7 @@ def open_session(graph: Path, threads: int) -> Any:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Everything bound for one capacity, kept alive here. token int64 [1, 1], mask int64 [1, capacity], logits [1, 1, V]."""
+    """Everything bound for one capacity, kept alive. token int64 [1, 1], mask int64 [1, capacity], logits [1, 1, V]."""
 
     step: Any
     token: NDArray[np.int64]

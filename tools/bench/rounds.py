@@ -1,4 +1,4 @@
-"""`python -m tools.bench.rounds`: one process in which all contestants take turns; the driver starts one a thread count.
+"""`python -m tools.bench.rounds`: one process in which all contestants take turns, one for each thread count.
 
 Only ratios taken side by side mean something on a shared machine, so every contestant generates once a round, in an
 order that rotates and turns around, and every figure is later compared within its round.
@@ -64,7 +64,7 @@ def equal_tokens(tokens: list[int], wanted: list[int]) -> int:
 
 
 def run_scenario(contestants: dict[str, Generate], scenario: Scenario, ids: list[int], rounds: int) -> dict[str, Any]:
-    """A warm-up round and `rounds` that count. Returns plain data: per round and name the medians of that generation."""
+    """A warm-up round and `rounds` that count. Returns plain data: by round and name the medians of a generation."""
     take_round(contestants, scenario.names, ids, min(scenario.new, 8))
     measured: list[dict[str, dict[str, float]]] = []
     same = dict.fromkeys(scenario.names, scenario.new)

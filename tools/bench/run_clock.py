@@ -79,7 +79,7 @@ class Trace:
     calls: list[Call]
 
     def measured(self) -> dict[str, float]:
-        """Medians in seconds: `step`, `host` (both absent after fewer than four tokens), `ttft`; `rate`: tokens a second."""
+        """Medians in seconds: `ttft`, and after four tokens or more `step` and `host`; `rate`: tokens a second."""
         steps, hosts = step_times(self.calls)
         found = {"ttft": self.ttft}
         if steps:

@@ -32,6 +32,7 @@ RULES: Rules = {
     "V237": Rule("type-mismatch", "A value fits the input port it feeds: dtype, rank, fixed extents."),
 }
 
+Declared = Mapping[str, TensorContract]
 _PRESENCE = TensorContract(dtype="bool", rank=0, shape=())
 
 

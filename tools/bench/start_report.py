@@ -1,0 +1,111 @@
+"""The sections on cold processes: start-up with what remains of it, and memory."""
+
+from collections import defaultdict
+from typing import Any
+
+from tools.bench.ratios import Interval, baseline, bootstrap_median, column, difference, paired
+from tools.bench.tables import table, with_bounds
+
+START_TITLES = {
+    "sessions": "imports numpy and onnxruntime, opens the session (floor)",
+    "executor": "`load()` of the v1 form",
+    "workflow-sessions": "floor of the workflow form: opens all its sessions",
+    "workflow-executor": "`load()` of the workflow form",
+    "genai": "onnxruntime-genai: `Model()`",
+}
+FLOORS = {"executor": "sessions", "workflow-executor": "workflow-sessions", "genai": "sessions"}
+MEMORY_TITLES = {"sessions": "hand-written loop (a)", "executor": "executor, token ids", "genai": "onnxruntime-genai"}
+
+START_TEXT = """\
+One cold process each, taking turns, {count} rounds, one thread, files in the page cache. Start-up lasts from before the
+process is started to the moment its sessions (its model) are open. First token: a request of 64 prompt tokens directly
+after that, in the same process. The floor ran twice a round: second over first {pair}.
+"""
+
+
+def start_section(results: dict[str, Any]) -> str:
+    """Start-up, and the list of what remains."""
+    rounds = results["start"]
+    rows = [
+        [title, milliseconds(column(rounds, kind, "start")), over_floor(rounds, kind), first_token(rounds, kind)]
+        for kind, title in START_TITLES.items()
+        if kind in rounds[0]
+    ]
+    pair = with_bounds(paired(column(rounds, "sessions-again", "start"), column(rounds, "sessions", "start")))
+    heads = ["", "start-up, ms", "over its floor, ms", "first token after that, ms"]
+    text = START_TEXT.format(count=len(rounds), pair=pair)
+    return f"## Start-up\n\n{text}\n{table(heads, rows)}\n{remains(results)}"
+
+
+def over_floor(rounds: list[dict[str, dict[str, float]]], kind: str) -> str:
+    """Milliseconds more than the floor of the same round."""
+    if kind not in FLOORS:
+        return "-"
+    floor = FLOORS[kind]
+    own = baseline(rounds, "start", floor, f"{floor}-again") if floor == "sessions" else column(rounds, floor, "start")
+    found: Interval = difference(column(rounds, kind, "start"), own)
+    return with_bounds(found, 0)
+
+
+def first_token(rounds: list[dict[str, dict[str, float]]], kind: str) -> str:
+    """Milliseconds of the first request's first token."""
+    return milliseconds(column(rounds, kind, "first")) if "first" in rounds[0][kind] else "-"
+
+
+def milliseconds(values: list[float]) -> str:
+    """The median."""
+    return f"{bootstrap_median(values).median:.0f}"
+
+
+def remains(results: dict[str, Any]) -> str:
+    """What start-up consists of beyond the floor: imports by group, and the parts of `load`."""
+    groups = import_groups(results["imports"])
+    imports = [[name, f"{sum(each.values()):.1f}", largest(each)] for name, each in groups.items()]
+    parts = [[name, f"{value:.1f}"] for name, value in results["parts"].items() if name != "tokenizer"]
+    tokenizer = results["parts"]["tokenizer"]
+    return (
+        "What remains. Imports that `genai_runtime` adds to numpy and onnxruntime (each module's own time under "
+        "`-X importtime`, which itself costs about a third):\n\n"
+        f"{table(['', 'ms', 'largest'], imports)}\n"
+        f"Inside `load()`, v1 form:\n\n{table(['', 'ms'], parts)}\n"
+        f"The tokenizer is opened when text is first asked for, after start-up: {tokenizer:.0f} ms.\n"
+    )
+
+
+def import_groups(modules: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Modules by where they come from: this runtime, numpy's typing, everything else."""
+    groups: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, time in modules.items():
+        root = name.partition(".")[0]
+        group = root if root in ("genai_runtime", "numpy") else "standard library and others"
+        groups[group][name] = time
+    return dict(sorted(groups.items(), key=lambda item: -sum(item[1].values())))
+
+
+def largest(modules: dict[str, float], count: int = 6) -> str:
+    """The modules that cost most."""
+    order = sorted(modules.items(), key=lambda item: -item[1])[:count]
+    return ", ".join(f"{name.removeprefix('genai_runtime.')} {time:.1f}" for name, time in order)
+
+
+def memory_section(memory: dict[str, Any]) -> str:
+    """Unique and proportional memory of one process each."""
+    if not memory["sessions"]["peak"]:
+        return "## Memory\n\nNot measured: this system has no `/proc/self/smaps_rollup`.\n"
+    floor = memory["sessions"]["peak"]["uss"]
+    rows = [
+        [
+            MEMORY_TITLES[kind],
+            f"{each['loaded']['uss']:.0f}",
+            f"{each['peak']['uss']:.0f}",
+            f"{each['peak']['pss']:.0f}",
+            f"{each['peak']['uss'] - floor:+.0f}",
+        ]
+        for kind, each in memory.items()
+    ]
+    heads = ["", "USS after load", "peak USS", "peak PSS", "peak USS over (a)"]
+    return (
+        "## Memory\n\nA process each, one thread, 64 prompt tokens, 128 new ones; MB (10^6 bytes), medians of three. "
+        "USS is what a process has for itself, PSS adds its share of what it has in common with others; looked at "
+        f"every 5 ms while the request runs.\n\n{table(heads, rows)}"
+    )
