@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.fixtures.control_flow import branch_joins, nested_loops
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
+from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.policy_decoder import tiny_decoder
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
 from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
@@ -24,6 +25,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
     "tiny-gqa-v1": tiny_gqa_v1,
+    "tiny-held-state": tiny_held_state,
     "tiny-runtime-policy": tiny_runtime_policy,
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
+from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import check_target, write_folder
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.render import render_executor
@@ -70,7 +71,7 @@ def compile_package(
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = plan_package(loaded, options.stop_after, trace)
-    problems = ordered((*loaded.warnings, *warnings))
+    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
     if options.stop_after != "emit":
         return Compiled(None, plan, "", problems, loaded.notes)
     executor = emit_executor(plan, loaded)

@@ -1,9 +1,12 @@
 """State cells of an authored workflow that one component updates in place: a buffer a cell, with room to grow.
 
 The workflow says: past in, present out, carried. Where the compiler has proved that only the component itself sees
-these values and that its attention operators write in place, the buffers stay bound and nothing is copied from step to
-step. `extent` is what the cells' extent on the sequence axis would be: the larger of what it was and the total length
-that the operators take from their inputs (see the compiler's read/total_length.py).
+these values and that its attention operators write in place, the buffers stay bound and nothing is copied.
+
+A buffer is longer than the cell it stands for, and holds what earlier runs left behind the valid entries. Both are kept
+invisible. `extent` is the extent that the cells would have: the larger of what it was and the total length that the
+operators take from their inputs; lengths that they would refuse beside such a cell are refused here. Behind its valid
+entries a row of a cell is zero (onnxruntime, gqa_attention_base.h), so entries that a row skips are blanked.
 """
 
 from collections.abc import Sequence
@@ -24,8 +27,9 @@ from genai_runtime.values import Array, Value, to_array, view
 class HeldSpec:
     """A group of cells and the component that updates them.
 
-    pairs: (past port, present port) a cell. axis: the sequence axis of all. lengths: (`width` | `sum`, place among the
-    other inputs): the sources whose maximum is the total length. inputs, outputs: the other ports.
+    pairs: (past port, present port) a cell. axis: the sequence axis of all. lengths: (kind, place among the other
+    inputs). The maximum of the `width`s (last extent) and `sum`s (largest row sum) is the total length; row sums of
+    `valid` are the valid entries a row; axis 1 of `new` is as long as the new tokens. inputs, outputs: the other ports.
     """
 
     name: str
@@ -37,6 +41,19 @@ class HeldSpec:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     origin: str
+
+    def place(self, kind: str) -> int:
+        """Where among the inputs the one source of a kind is."""
+        return next(place for each, place in self.lengths if each == kind)
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """What one run's inputs say: the total length, new tokens a row, valid entries int64 [rows] after the run."""
+
+    total: int
+    new: int
+    valid: Array
 
 
 class Holder:
@@ -58,14 +75,19 @@ class Held:
     def __init__(self, session: Any, spec: HeldSpec, initials: Sequence[Value], steps: int) -> None:
         self._session, self._spec, self._initials = session, spec, tuple(initials)
         self._run = binding.run_bound(session)
+        self._totals = tuple(each for each in spec.lengths if each[0] in ("width", "sum"))
+        self._valid, self._new = spec.place("valid"), spec.place("new")
         self.extent = initials[0].shape()[spec.axis]
-        self._room, self._most = 0, self.extent + steps
+        self._sound = np.full(initials[0].shape()[0], self.extent)
+        self._room, self._first, self._steps = 0, self.extent, steps
         self._buffers: list[Array] = []
 
     def __call__(self, *values: Value) -> Sequence[Value]:
-        total = max(_length(kind, values[place]) for kind, place in self._spec.lengths)
-        if total > self._room:
-            self._make_room(total)
+        lengths = self._lengths(values)
+        self._check(lengths)
+        if lengths.total > self._room or not self._buffers:
+            self._make_room(lengths)
+        self._blank(lengths)
         bound, spec = self._bound, self._spec
         for port, value in zip(spec.inputs, values, strict=True):
             bound.bind_ortvalue_input(port, value)
@@ -74,9 +96,8 @@ class Held:
         try:
             self._run(bound, None)
         except binding.RUN_FAILURES as failure:
-            where = f"{spec.origin} (component '{spec.component}')"
-            raise ExecutionError("step-failed", str(failure), origin=where) from failure
-        self.extent = max(self.extent, total)
+            raise self._failed(str(failure)) from failure
+        self.extent = max(self.extent, lengths.total)
         made = bound.get_outputs()
         return [made[len(spec.pairs) + at] for at in range(len(spec.outputs))]
 
@@ -87,12 +108,46 @@ class Held:
             what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {limit}"
             raise ExecutionError("recurrence", what, origin=origin)
 
-    def _make_room(self, total: int) -> None:
+    def _lengths(self, values: Sequence[Value]) -> _Lengths:
+        valid = to_array(values[self._valid]).sum(axis=-1)
+        total = 0
+        for kind, place in self._totals:
+            total = max(total, values[place].shape()[-1] if kind == "width" else _largest_sum(values[place]))
+        return _Lengths(total, values[self._new].shape()[1], valid)
+
+    def _check(self, lengths: _Lengths) -> None:
+        """What the operators would say beside cells of exactly this extent; a buffer's room must not excuse it."""
+        if self._initials:
+            self._alike()
+        total, longest = lengths.total, max(lengths.total, self.extent)
+        if self.extent < total != self.extent + lengths.new:
+            what = f"the total length is {total}, after {self.extent} entries and {lengths.new} new ones"
+            raise self._failed(what)
+        if lengths.valid.max(initial=0) > longest:
+            raise self._failed(f"{int(lengths.valid.max())} entries of a row are valid, there are {longest}")
+
+    def _alike(self) -> None:
+        seen = sorted({each.shape()[self._spec.axis] for each in self._initials})
+        if len(seen) > 1:
+            what = f"the cells of '{self._spec.name}' have the extents {seen} on axis {self._spec.axis}"
+            raise ExecutionError("symbol-conflict", what, origin=self._spec.origin)
+
+    def _blank(self, lengths: _Lengths) -> None:
+        """Zero what a row is about to skip, and note up to where its buffer will be what the cell would be."""
+        prompt = lengths.new == lengths.total
+        first = lengths.valid - lengths.new
+        if not prompt and first.shape == self._sound.shape and (first > self._sound).any():
+            for row in np.flatnonzero(first > self._sound):
+                for buffer in self._buffers:
+                    buffer[row, :, self._sound[row] : first[row]] = 0
+        self._sound = np.full_like(lengths.valid, lengths.new) if prompt else lengths.valid
+
+    def _make_room(self, lengths: _Lengths) -> None:
         """Larger buffers with the tokens so far, bound as past and present at once."""
-        axis = self._spec.axis
-        room = max(total, min(self._most, max(2 * self._room, self.extent + FIRST_ROOM)))
+        axis, most = self._spec.axis, self._first + self._steps * lengths.new
+        room = max(lengths.total, self.extent, min(most, max(2 * self._room, self.extent + FIRST_ROOM)))
         olds = self._buffers or [to_array(each) for each in self._initials]
-        used = (slice(None),) * axis + (slice(0, min(self.extent, olds[0].shape[axis])),)
+        used = (slice(None),) * axis + (slice(0, self.extent),)
         self._buffers = [_larger(old, axis, room, used) for old in olds]
         self._initials = ()
         self._room, self._bound = room, binding.new_bindings(self._session)
@@ -101,6 +156,10 @@ class Held:
             self._bound.bind_ortvalue_input(past, value)
             self._bound.bind_ortvalue_output(present, value)
 
+    def _failed(self, what: str) -> ExecutionError:
+        where = f"{self._spec.origin} (component '{self._spec.component}')"
+        return ExecutionError("step-failed", what, origin=where)
+
 
 def _larger(old: Array, axis: int, room: int, used: tuple[slice, ...]) -> Array:
     made = np.zeros((*old.shape[:axis], room, *old.shape[axis + 1 :]), dtype=old.dtype)
@@ -108,8 +167,5 @@ def _larger(old: Array, axis: int, room: int, used: tuple[slice, ...]) -> Array:
     return made
 
 
-def _length(kind: str, value: Value) -> int:
-    if kind == "width":
-        return value.shape()[-1]
-    sums = to_array(value).sum(axis=-1)
-    return int(sums.max()) if sums.size else 0
+def _largest_sum(value: Value) -> int:
+    return int(to_array(value).sum(axis=-1).max(initial=0))

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -16,8 +15,6 @@ from genai_runtime.model import Model
 from genai_runtime.problem import LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings
-
-LOG = logging.getLogger("genai_runtime")
 
 
 def load(
@@ -37,8 +34,11 @@ def load(
     check_files(manifest, verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
-    for each in notices:
-        LOG.warning("%s", each)
+    if notices:
+        import logging
+
+        for each in notices:
+            logging.getLogger("genai_runtime").warning("%s", each)
     sessions = Sessions(_graphs(manifest), Settings(chosen, _options(manifest.data["session"]["options"], threads)))
     executor = _executor_class(manifest)(sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))

@@ -140,7 +140,6 @@ def test_i4_the_file_is_before_the_config(make: Make) -> None:
     assert_prompt(make("b", chat_template__jinja="a {{ messages[0].content }}"), "a hello")
 
 
-@pytest.mark.xfail(strict=True, reason="the compiler's list of text files leaves chat_template.json out")
 def test_i4_a_template_in_a_json_file(make: Make) -> None:
     text = json.dumps({"chat_template": "c {{ messages[0].content }}"})
     assert_prompt(make(chat_template__json=text), "c hello")
@@ -234,7 +233,6 @@ def test_i10_ids_without_specials(make: Make) -> None:
     assert model.tokenizer.encode("then", add_special_tokens=False) == library_ids("then")
 
 
-@pytest.mark.xfail(strict=True, reason="checking a package does not render its template yet")
 def test_i8_checking_a_package_warns_of_two_start_tokens(make: Make, tmp_path: Path) -> None:
     make(_own_template(), ADDS_BOS)
     assert any("start token" in each.what for each in check_package(tmp_path / "package"))

@@ -14,15 +14,30 @@ from collections import Counter
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.plan.ir import Carry, CheckHeld, ExtentCheck, Hold, Invoke, Loop, Op, Plan, SymbolCheck
+from genai_compiler.plan.ir import (
+    Carry,
+    Check,
+    CheckHeld,
+    ExtentCheck,
+    Hold,
+    Invoke,
+    Loop,
+    Op,
+    Plan,
+    SymbolCheck,
+    Type,
+)
 from genai_compiler.plan.state import Slot, StateGroup
 from genai_compiler.plan.uses import all_reads, back_edge, checked_values
-from genai_compiler.read.attention import writes_in_place
+from genai_compiler.read.attention import read_counts
 from genai_compiler.read.document import AppendUpdate
 from genai_compiler.read.document import StateGroup as DeclaredGroup
-from genai_compiler.read.total_length import total_length_sources
+from genai_compiler.read.token_axis import new_token_source
+from genai_compiler.read.total_length import total_length_sources, valid_length_source
 
 HELD_DTYPES = ("float32", "float16")
+SEQUENCE_AXIS = 2
+"""Of GroupQueryAttention's past and present: [batch, heads, sequence, head size]."""
 
 
 class _Unfit(Exception):
@@ -31,52 +46,97 @@ class _Unfit(Exception):
 
 def hold_state(plan: Plan, profile: Profile) -> Plan:
     """The plan with every group that can be held, held; loops nested in others are left alone."""
-    for at, op in enumerate(plan.body):
+    for op in plan.body:
         if isinstance(op, Loop) and not op.advance:
             for name in dict.fromkeys(_group_of(carry, plan) for carry in op.carried):
                 if name and profile.groups[name].aliasing != "forbidden":
-                    plan = _tried(plan, at, name, profile)
+                    plan = _tried(plan, op.origin, name, profile)
     return plan
 
 
-def _tried(plan: Plan, at: int, name: str, profile: Profile) -> Plan:
+def _tried(plan: Plan, origin: str, name: str, profile: Profile) -> Plan:
     try:
-        return _held(plan, at, name, profile)
+        return _held(plan, origin, name, profile)
     except _Unfit as why:
         return replace(plan, decisions=(*plan.decisions, f"hold_state: {name} stays carried: {why}"))
 
 
-def _held(plan: Plan, at: int, name: str, profile: Profile) -> Plan:
-    at = next(i for i, op in enumerate(plan.body) if i >= at and isinstance(op, Loop))
-    loop, declared = plan.body[at], profile.groups[name]
-    assert isinstance(loop, Loop)
+def _held(plan: Plan, origin: str, name: str, profile: Profile) -> Plan:
+    at, loop = next((at, op) for at, op in enumerate(plan.body) if isinstance(op, Loop) and op.origin == origin)
+    declared = profile.groups[name]
     carries = tuple(carry for carry in loop.carried if _group_of(carry, plan) == name)
     invoke = _updater(loop, carries, plan)
     pairs = _pairs(invoke, carries)
     _check_graph(invoke, pairs, profile)
     _check_private(plan, at, loop, carries)
     maximum = _check_law(carries, plan, declared)
-    sources = total_length_sources(profile.graphs[invoke.component].model)
-    if not sources or any(port not in dict(invoke.inputs) for _, port in sources):
-        raise _Unfit("the total length of its attention operators does not come from widths or sums of bound inputs")
-    gone = {carry.cell for carry in carries} | {carry.next for carry in carries}
-    run = replace(
-        invoke,
-        inputs=tuple(pair for pair in invoke.inputs if pair[1] not in gone),
-        outputs=tuple(pair for pair in invoke.outputs if pair[1] not in gone),
-        before=tuple(each for each in invoke.before if not _mentions(each, gone)),
-        after=tuple(each for each in invoke.after if not _mentions(each, gone)),
-        held=name,
-    )
+    if any(group.name == name for group in plan.groups):
+        raise _Unfit("another loop holds it already")
+    run = _without_cells(invoke, carries, plan, name)
     check = CheckHeld(name, maximum, loop.origin)
     body: tuple[Op, ...] = (*(run if op is invoke else op for op in loop.body), check)
     kept = tuple(carry for carry in loop.carried if carry not in carries)
-    hold = Hold(name, tuple((carry.declared, carry.initial) for carry in carries), pairs, sources, loop.max_iterations,
-                declared.sequence_axis or 0, run, loop.origin)  # fmt: skip
+    cells = tuple((carry.declared, carry.initial) for carry in carries)
+    lengths = _lengths(invoke, profile)
+    hold = Hold(name, cells, pairs, lengths, loop.max_iterations, SEQUENCE_AXIS, run, loop.origin)
     group = _group(name, invoke.component, carries, pairs, plan, hold)
     steps = (*plan.body[:at], hold, replace(loop, body=body, carried=kept), *plan.body[at + 1 :])
     note = f"hold_state: {name} is {group.storage}: {group.reason}"
     return replace(plan, body=steps, groups=(*plan.groups, group), decisions=(*plan.decisions, note))
+
+
+def _lengths(invoke: Invoke, profile: Profile) -> tuple[tuple[str, str], ...]:
+    """Which inputs tell the total length, the valid entries a row, and the new tokens."""
+    model, bound = profile.graphs[invoke.component].model, dict(invoke.inputs)
+    totals, valid, new = total_length_sources(model), valid_length_source(model), new_token_source(model)
+    if not totals or any(port not in bound for _, port in totals):
+        raise _Unfit("the total length of its attention operators does not come from widths or sums of bound inputs")
+    if valid not in bound:
+        raise _Unfit("the valid lengths of its attention operators are not row sums of a bound input")
+    if new not in bound:
+        raise _Unfit("the new tokens of its attention operators can't be traced to a bound input")
+    return (*totals, ("valid", valid), ("new", new))
+
+
+def _without_cells(invoke: Invoke, carries: tuple[Carry, ...], plan: Plan, name: str) -> Invoke:
+    """The invoke without the cells' ports; what its checks say of them is entailed, or enforced by the operators."""
+    types = {value: plan.types[carry.cell] for carry in carries for value in (carry.cell, carry.next)}
+    before, alike = _other_checks(invoke.before, types)
+    after, _ = _other_checks(invoke.after, types)
+    if not {carry.cell for carry in carries} <= alike:
+        raise _Unfit(f"no contract gives the cells that '{invoke.component}' takes one length")
+    return replace(
+        invoke,
+        inputs=tuple(pair for pair in invoke.inputs if pair[1] not in types),
+        outputs=tuple(pair for pair in invoke.outputs if pair[1] not in types),
+        before=before,
+        after=after,
+        held=name,
+    )
+
+
+def _other_checks(checks: tuple[Check, ...], cells: dict[str, Type]) -> tuple[tuple[Check, ...], frozenset[str]]:
+    """The checks that remain of these, and the cells of which one said that they are equally long."""
+    kept: list[Check] = []
+    alike = frozenset[str]()
+    for check in checks:
+        mentioned = checked_values(check) & set(cells)
+        if not mentioned:
+            kept.append(check)
+        elif isinstance(check, SymbolCheck):
+            if any(value in cells and axis == SEQUENCE_AXIS for value, axis, _ in check.places):
+                if any(value not in cells or axis != SEQUENCE_AXIS for value, axis, _ in check.places):
+                    raise _Unfit(f"a contract ties the length of its cells to another extent ('{check.symbol}')")
+                alike |= mentioned
+            others = tuple(place for place in check.places if place[0] not in cells)
+            kept += [replace(check, places=others)] if len(others) > 1 else []
+        elif not isinstance(check, ExtentCheck) or check.extent != _fixed_extent(cells[check.value], check.axis):
+            raise _Unfit("a contract fixes an extent of its cells")
+    return tuple(kept), alike
+
+
+def _fixed_extent(type: Type, axis: int) -> int | str | None:
+    return type.dims[axis] if axis != SEQUENCE_AXIS else None
 
 
 def _group_of(carry: Carry, plan: Plan) -> str:
@@ -108,9 +168,15 @@ def _check_graph(invoke: Invoke, pairs: tuple[tuple[str, str], ...], profile: Pr
     cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
     if not ops or set(pairs) != cached:
         raise _Unfit(f"its cells are not exactly past and present of the attention operators of '{invoke.component}'")
-    other = next((op.op_type for op in ops if op.op_type != "GroupQueryAttention" or not writes_in_place(op)), "")
+    other = next((op.op_type for op in ops if op.op_type != "GroupQueryAttention"), "")
     if other:
-        raise _Unfit(f"{other} appends: past is exactly what is valid")
+        raise _Unfit(f"{other} is not known to write in place into a buffer that is longer than what is valid")
+    if any(op.bounded for op in ops):
+        raise _Unfit("its attention operators drop what left their window")
+    counts = read_counts(profile.graphs[invoke.component].model.graph)
+    shown = next((present for _, present in pairs if counts[present] != 1), "")
+    if shown:
+        raise _Unfit(f"'{shown}' is also read inside the graph of '{invoke.component}'")
 
 
 def _check_private(plan: Plan, at: int, loop: Loop, carries: tuple[Carry, ...]) -> None:
@@ -131,13 +197,10 @@ def _check_law(carries: tuple[Carry, ...], plan: Plan, declared: DeclaredGroup) 
         raise _Unfit(f"its update is {declared.update.kind}")
     if any(cell.scope != "invocation" or cell.recurrence != "bounded" for cell in cells):
         raise _Unfit("a cell outlives the invocation, or is not bounded")
-    if any(cell.axis != declared.sequence_axis for cell in cells) or len({carry.maximum for carry in carries}) != 1:
+    axes = {declared.sequence_axis, *(cell.axis for cell in cells)}
+    if axes != {SEQUENCE_AXIS} or len({carry.maximum for carry in carries}) != 1:
         raise _Unfit("its cells are not bounded alike on the sequence axis")
     return carries[0].maximum
-
-
-def _mentions(check: object, gone: set[str]) -> bool:
-    return isinstance(check, SymbolCheck | ExtentCheck) and bool(checked_values(check) & gone)
 
 
 def _group(

@@ -311,8 +311,8 @@ class Keep:
 class Hold:
     """Before a loop: a component takes cells over into buffers that it updates in place (pass hold_state).
 
-    cells: (declared name, initial value); pairs: (past port, present port) a cell; lengths: the inputs that tell the
-    total length; axis: the sequence axis; run: the invoke in the loop that uses the buffers.
+    cells: (declared name, initial value); pairs: (past port, present port) a cell; lengths: (kind, port): which
+    inputs tell lengths (genai_runtime.held.HeldSpec); axis: the sequence axis; run: the invoke that uses the buffers.
     """
 
     group: str

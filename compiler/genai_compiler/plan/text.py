@@ -138,7 +138,7 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
         case Hold():
             cells = ", ".join(f"{cell}=%{value}" for cell, value in op.cells)
             lengths = ", ".join(f"{kind} of {port}" for kind, port in op.lengths)
-            yield _with_origin(f"hold {op.group}({cells}) total length: {lengths}", op.origin)
+            yield _with_origin(f"hold {op.group}({cells}) lengths: {lengths}", op.origin)
         case CheckHeld():
             yield f"check {op.group} within %{op.maximum}"
         case Release():

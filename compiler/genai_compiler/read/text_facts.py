@@ -89,7 +89,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
         pad=pad if pad is not None else _first(side["generation_config.json"].get("pad_token_id")),
         tokenizer=files.name("tokenizer.json"),
         tokenizer_config=files.name("tokenizer_config.json"),
-        chat_template=files.name("chat_template.jinja"),
+        chat_template=files.name("chat_template.jinja") or files.name("chat_template.json"),
         special_tokens_map=files.name("special_tokens_map.json"),
         generation_config=files.name("generation_config.json"),
         context_length=_context_length(side),

@@ -98,14 +98,15 @@ class _TokenAxis:
 
     def _elsewhere(self, node: NodeProto, rank: int, default: int | None) -> bool:
         axis = next((each.i for each in node.attribute if each.name == "axis"), default)
-        return axis is not None and axis % rank != 1
+        return axis is not None and int(axis) % rank != 1
 
     def _reduces_others(self, node: NodeProto, rank: int) -> bool:
         """Over other axes, which stay as extents of 1."""
         given = {each.name: each for each in node.attribute}
         axes = list(given["axes"].ints) if "axes" in given else constant_ints(self._graph, _at(node, 1))
         others = axes is not None and len(axes) > 0 and all(axis % rank != 1 for axis in axes)
-        return others and ("keepdims" not in given or bool(given["keepdims"].i))
+        stays: bool = "keepdims" not in given or given["keepdims"].i == 1
+        return others and stays
 
     def _reshaped(self, node: NodeProto, first: Trail) -> Trail | None:
         """To [..., 0, ...] with the 0 in second place: axis 1 is taken over."""

@@ -1,7 +1,7 @@
 """Where in-place attention operators take their lengths from: widths and row sums of graph inputs.
 
-GroupQueryAttention's output `present` is as long as the larger of its past and its total length, and a row of it is valid
-up to `seqlens_k + 1` (onnxruntime ContribOperators.md), so whoever owns the buffer must know both before the run.
+GroupQueryAttention's output `present` is as long as the larger of its past and its total length, and a row of it is
+valid up to `seqlens_k + 1` (onnxruntime ContribOperators.md), so who owns the buffer must know both before the run.
 """
 
 from typing import Literal
@@ -16,12 +16,12 @@ LengthSource = tuple[Literal["width", "sum"], str]
 
 _SEQLENS, _TOTAL_LENGTH = 5, 6
 _PASS_ON = frozenset({"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape"})
-_WHOLE = (TensorProto.INT32, TensorProto.INT64)
+_WHOLE = frozenset[int]({TensorProto.INT32, TensorProto.INT64})
 _DEPTH = 32
 
 
 def total_length_sources(model: ModelProto) -> tuple[LengthSource, ...]:
-    """The sources whose maximum every GroupQueryAttention takes as total length, sorted; () when that is not provable."""
+    """The sources whose maximum all GroupQueryAttention take as total length, sorted; () when that is not provable."""
     graph, writers = model.graph, _writers(model.graph)
     found = {_sources(name, writers, graph, _DEPTH) for name in _given(model, _TOTAL_LENGTH)}
     return tuple(sorted(found.pop() or ())) if len(found) == 1 else ()
@@ -54,8 +54,8 @@ def _writers(graph: GraphProto) -> dict[str, NodeProto]:
 
 def _passes_on(node: NodeProto) -> bool:
     """Whether the one element that matters stays what it is: no cast to a type that rounds or wraps early."""
-    whole = node.op_type != "Cast" or all(each.i in _WHOLE for each in node.attribute if each.name == "to")
-    return node.op_type in _PASS_ON and whole
+    types = {int(each.i) for each in node.attribute if each.name == "to"}
+    return node.op_type in _PASS_ON and types <= _WHOLE
 
 
 def _one_more(name: str, writers: dict[str, NodeProto], graph: GraphProto) -> str:

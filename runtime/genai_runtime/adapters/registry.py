@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import cast
 
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
@@ -67,5 +66,7 @@ def open_adapter(
 
 
 def _installed(abi: str) -> Factory | None:
+    from importlib.metadata import entry_points  # 20 ms, for packages that need another adapter than ours
+
     found = next(iter(entry_points(group=GROUP, name=abi)), None)
     return cast(Factory, found.load()) if found is not None else None
