@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from genai_runtime import binding
@@ -27,6 +26,8 @@ def provider_name(spelling: str) -> str:
     """ONNX Runtime's name for any spelling of a provider. Raises LoadError `unknown-provider`."""
     short = re.sub("executionprovider$", "", spelling.strip().lower())
     if short not in SPELLINGS:
+        from difflib import get_close_matches
+
         near = get_close_matches(short, SPELLINGS, 1)
         help = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(SPELLINGS))}"
         raise LoadError("unknown-provider", f"there is no execution provider '{spelling}'", help=help)

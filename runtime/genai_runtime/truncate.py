@@ -8,7 +8,6 @@ reach it, so at least k scores do), and only the scores above that bound are loo
 """
 
 from collections.abc import Callable
-from secrets import randbits
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,11 @@ class Uniforms:
     """
 
     def __init__(self, seed: int | None) -> None:
-        self.seed = randbits(63) if seed is None else int(seed)
+        if seed is None:
+            from secrets import randbits  # only a request without a seed waits for this import
+
+            seed = randbits(63)
+        self.seed = int(seed)
         self._raw: Callable[[], int] = np.random.Philox(self.seed).random_raw
 
     def __call__(self) -> float:
