@@ -37,7 +37,7 @@ from tools.fixtures.document import (
     write_document,
 )
 
-ONE, FLAG = tensor("int64", 1), tensor("bool", 1)
+ONE, ROWS, FLAGS = tensor("int64", 1), tensor("int64", "batch", rows=True), tensor("bool", "batch", rows=True)
 HEADS, KV_HEADS, HEAD, ENTRIES = 4, 2, 16, 32
 NUMPY = {"float32": np.float32, "float16": np.float16}
 CAPABILITIES = ["workflow_ssa", "linear_effects", "nested_control_flow", "typed_emit", "streaming_emit",
@@ -108,12 +108,14 @@ def _script(file: Path) -> None:
         node("Slice", ["masks.2", "zero", "totals.1", "one"], ["mask"]),
         node("Add", ["at", "one"], ["next"]),
         node("Shape", ["news"], ["steps"]),
-        node("Less", ["next", "steps"], ["more"]),
+        node("Less", ["next", "steps"], ["more.1"]),
+        node("Shape", ["ids"], ["rows"], start=0, end=1),
+        node("Expand", ["more.1", "rows"], ["more"]),
     ]
     ports = {"tokens": ["s", "b", "w"], "masks": ["s", "b", "c"], "news": ["s"], "totals": ["s"], "at": [1]}
     ins = [helper.make_tensor_value_info(name, whole, dims) for name, dims in ports.items()]
     outs = [helper.make_tensor_value_info(name, whole, ["b", name]) for name in ("ids", "mask")]
-    outs.append(helper.make_tensor_value_info("more", TensorProto.BOOL, [1]))
+    outs.append(helper.make_tensor_value_info("more", TensorProto.BOOL, ["b"]))
     held = [onnx.numpy_helper.from_array(np.array([value]), name) for name, value in (("zero", 0), ("one", 1))]
     graph = helper.make_graph(nodes, "script", ins, outs, held)
     onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)]), file)
@@ -130,7 +132,7 @@ def _components(dtype: str) -> Document:
     past = {f"past.{part}": _cache(dtype, "past") for part in "kv"}
     present = {f"present.{part}": _cache(dtype, "now") for part in "kv"}
     logits = {"logits": tensor(dtype, "batch", "sequence", HEADS * HEAD, rows=True)}
-    made = {"ids": tensor("int64", "b", "ids"), "mask": tensor("int64", "b", "mask"), "more": FLAG}
+    made = {each: tensor("int64", "batch", each, rows=True) for each in ("ids", "mask")} | {"more": FLAGS}
     return {
         "script": component("script.onnx", ports, made),
         "model": component("model.onnx", {"input_ids": ids, "mask": mask, **past}, {**logits, **present}),
@@ -151,18 +153,18 @@ def scripted_document(dtype: str = "float32") -> Document:
     whole |= {"news": tensor("int64", "s"), "totals": tensor("int64", "s"), "most": ONE, "turns": ONE}
     inputs = {name: application(each, name) for name, each in whole.items()}
     inputs |= {part: application(_cache(dtype, f"first_{part}"), part) for part in "kv"}
-    inputs |= {"package.live": literal(FLAG, True), "package.zero": literal(ONE, 0)}
+    inputs |= {"package.live": literal(FLAGS, True), "package.zero": literal(ROWS, 0)}
     law = {"kind": "bounded", "axis": 2, "max": "most"}
     more = {"management": "runtime", "release_boundary": "invocation", "service_group": "caches"}
     state = {f"cell.{part}": cell(_cache(dtype, "kept"), part, law, **more) for part in "kv"}
-    state |= {"live": cell(FLAG, "package.live"), "done": cell(FLAG, "package.live"), "count": cell(ONE, "package.zero")}
+    state |= {"live": cell(FLAGS, "package.live"), "done": cell(FLAGS, "package.live"), "count": cell(ROWS, "package.zero")}
     group = {"kind": "full_attention", "sequence_axis": 2, "layout": "bnsh", "aliasing": "permitted",
              "update": {"kind": "append"},
              "ports": {"model": {f"cell.{p}": {"input": f"past.{p}", "output": f"present.{p}"} for p in "kv"}}}  # fmt: skip
     serving = {"active": "live", "done": "done", "accepted_len": "count", "state_service": {"groups": {"caches": group}}}
     carried = {"live": "live.next", "done": "done", "count": "count", "cell.k": "next.k", "cell.v": "next.v"}
     main = loop(steps, "live", "turns", carried, iteration={"value": "at", "contract": ONE})
-    logits = {"logits": output(tensor(dtype, "batch", "sequence", HEADS * HEAD, rows=True), "event")}
+    logits = {"logits": output({"dtype": dtype, "rank": 3}, "event")}
     return package(CAPABILITIES, inputs, logits, _components(dtype), [main], state=state, serving=serving)
 
 

@@ -5,11 +5,15 @@ line's fault; 3 interrupted. Problems go to stderr, the summary to stdout.
 """
 
 import argparse
-import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genai_compiler.problem import Problem
 
 EXIT_DONE, EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 3
 MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): pip install 'genai-compile[{extra}]'"
@@ -40,6 +44,8 @@ def _arguments(
 ) -> argparse.Namespace:
     """The command line, and `last`: the stage to stop after. `--check` goes as far as one can without writing."""
     found = parser.parse_args(argv)
+    if found.explain is None and found.package is None:
+        parser.error("name a package folder")
     found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
         parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
@@ -51,7 +57,11 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         "genai-compile", description="Compile an ONNX generative-AI package into an executor.", epilog=__doc__
     )
     parser.add_argument(
-        "package", type=Path, metavar="PACKAGE", help="folder with inference_metadata.yaml or genai_config.json"
+        "package",
+        nargs="?",
+        type=Path,
+        metavar="PACKAGE",
+        help="folder with inference_metadata.yaml or genai_config.json",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="compiled folder (default: PACKAGE.compiled beside it)"
@@ -63,7 +73,8 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--print", choices=stages, metavar="STAGE", dest="show", help="print what a stage made")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="how problems are written")
+    parser.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="how problems are written")
+    parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
     return parser
 
@@ -73,6 +84,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.problem import CompileError, InternalError
     from genai_compiler.summary import summary
 
+    if arguments.explain is not None:
+        return _explain(arguments.explain)
     progress = sys.stderr if sys.stderr.isatty() and not arguments.quiet else None
 
     def trace(stage: str, text: str) -> None:
@@ -90,6 +103,8 @@ def _run(arguments: argparse.Namespace) -> int:
     except InternalError as bug:
         print(
             f"{bug}\nThis is a bug of genai-compile, not of the package. The plan it had:\n{bug.plan_text}",
+            "".join(traceback.format_exception(bug)),
+            sep="\n",
             file=sys.stderr,
         )
         return EXIT_BUG
@@ -105,31 +120,24 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _print_problems(problems: Sequence[object], form: str) -> None:
-    from genai_compiler.problem import Problem, errors
+def _print_problems(problems: "Sequence[Problem]", form: str) -> None:
+    from genai_compiler.driver import compiler_version
+    from genai_compiler.problem import errors
+    from genai_compiler.problem_formats import as_json, as_sarif
 
-    found = [each for each in problems if isinstance(each, Problem)]
-    if form == "json":
-        print(json.dumps([_as_data(each) for each in found], indent=2))
+    if form != "text":
+        print(as_json(problems) if form == "json" else as_sarif(problems, compiler_version()))
         return
-    for each in found:
+    for each in problems:
         print(each, file=sys.stderr)
-    if errors(found):
-        count = len(errors(found))
+    if errors(problems):
+        count = len(errors(problems))
         print(f"{count} problem{'s' * (count > 1)}; nothing was written", file=sys.stderr)
 
 
-def _as_data(problem: object) -> dict[str, object]:
-    from genai_compiler.problem import Problem
+def _explain(code: str) -> int:
+    from genai_compiler.explain import explain
 
-    assert isinstance(problem, Problem)
-    return {
-        "code": problem.code,
-        "severity": str(problem.severity),
-        "file": problem.where.file,
-        "line": problem.where.line,
-        "column": problem.where.column,
-        "path": problem.path,
-        "what": problem.what,
-        "help": problem.help,
-    }
+    known, lines = explain(code)
+    print("\n".join(lines), file=sys.stdout if known else sys.stderr)
+    return EXIT_DONE if known else EXIT_INPUT

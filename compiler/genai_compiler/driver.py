@@ -16,7 +16,7 @@ from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
-from genai_compiler.passes.profile import Profile
+from genai_compiler.passes.profile import Pass, Profile
 from genai_compiler.plan.build import build
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.report import Report
@@ -103,7 +103,7 @@ def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan,
     if stop_after == "build":
         return plan, problems
     for each in PASSES:
-        plan = each(plan, profile)
+        plan = _guarded(each.__name__, plan, each, profile)
         _verified(each.__name__, plan)
         trace(each.__name__, plan_text(plan))
         if stop_after == each.__name__:
@@ -140,6 +140,14 @@ def compiler_version() -> str:
 def stages() -> Iterator[str]:
     """Stage names in order."""
     yield from STAGES
+
+
+def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
+    """One pass; what it raises is a bug of ours and is reported with the plan that it had in hand."""
+    try:
+        return run(plan, profile)
+    except Exception as bug:
+        raise InternalError(stage, f"{type(bug).__name__}: {bug}", plan_text(plan)) from bug
 
 
 def _verified(stage: str, plan: Plan) -> None:

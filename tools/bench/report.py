@@ -26,7 +26,7 @@ that median lies with 95 % confidence (percentile bootstrap over the rounds). Ab
 and hold for this machine and this hour only.
 
 The hand-written loop (a) runs twice, from two sessions, the first and the last one opened: what the two differ by is
-what differs when nothing does. A difference smaller than that says nothing. (a) in a ratio is the geometric mean of both.
+what differs when nothing does. A difference smaller than that says nothing. (a) in a ratio is their geometric mean.
 
 A decode step lasts from the end of one session run of the decoder to the end of the next. Host time is the step less
 all session runs inside it: for the executors and the loop everything that Python and numpy do for a token, the argmax

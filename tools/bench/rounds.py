@@ -41,8 +41,8 @@ def prompt_ids(tokenizer: Path, length: int) -> list[int]:
 
 
 def turns(names: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """The order of a round: rotated by one each time, and every other one backwards."""
-    at = number % len(names)
+    """The order of a round: every other one is the last one backwards, then it rotates by one."""
+    at = number // 2 % len(names)
     order = names[at:] + names[:at]
     return order[::-1] if number % 2 else order
 

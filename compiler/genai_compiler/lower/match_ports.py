@@ -1,28 +1,18 @@
 """The names of a v1 configuration matched against the ports a graph really has. The graph decides; names only find."""
 
 import difflib
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from genai_compiler.problem import Problem, Severity
-from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers
+from genai_compiler.lower.matching import INPUTS, OUTPUTS, Matching, listed, rank_of, spell_port, template_layers
+from genai_compiler.problem import Problem
+from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.signature import Port, Signature
 
-_INPUTS: DocPath = ("model", "decoder", "inputs")
-_OUTPUTS: DocPath = ("model", "decoder", "outputs")
 _FILENAME: DocPath = ("model", "decoder", "filename")
 _INTEGERS = ("int64", "int32")
-
-
-@dataclass(frozen=True)
-class LayerPorts:
-    """The past and present of one layer's keys or values."""
-
-    layer: int
-    past: Port
-    present: Port
 
 
 @dataclass(frozen=True)
@@ -37,28 +27,7 @@ class MatchedPorts:
     zero_inputs: tuple[Port, ...]
     keys: tuple[LayerPorts, ...]
     values: tuple[LayerPorts, ...]
-
-
-@dataclass
-class _Matching:
-    """The matching under way: ports not yet claimed, and problems."""
-
-    config: GenaiConfig
-    inputs: dict[str, Port]
-    outputs: dict[str, Port]
-    unclaimed: dict[str, Port]
-    problems: list[Problem] = field(default_factory=list)
-
-    def problem(self, code: str, path: DocPath, what: str, help: str = "") -> None:
-        self.problems.append(Problem(code, *named(self.config, path), what, help))
-
-    def warn(self, code: str, path: DocPath, what: str, help: str = "") -> None:
-        self.problems.append(Problem(code, *named(self.config, path), what, help, Severity.WARNING))
-
-    def claim(self, key: str) -> Port | None:
-        name = self.config.decoder.inputs[key]
-        self.unclaimed.pop(name, None)
-        return self.inputs.get(name) if name else None
+    fixed: tuple[LayerPorts, ...]
 
 
 def match_ports(config: GenaiConfig, signature: Signature) -> tuple[MatchedPorts, tuple[Problem, ...]]:
@@ -69,34 +38,22 @@ def match_ports(config: GenaiConfig, signature: Signature) -> tuple[MatchedPorts
     """
     inputs = {each.name: each for each in signature.inputs}
     outputs = {each.name: each for each in signature.outputs}
-    matching = _Matching(config, inputs, outputs, dict(inputs))
+    matching = Matching(config, inputs, outputs, dict(inputs))
     tokens = _token_ids(matching)
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
     _check_rank_2(matching, "attention_mask", mask)
     _check_rank_2(matching, "position_ids", positions)
-    keys = _layers(matching, "past_key_names", "present_key_names")
-    values = _layers(matching, "past_value_names", "present_value_names")
-    _check_pairs(matching, keys, values)
+    keys = match_layers(matching, "past_key_names", "present_key_names")
+    values = match_layers(matching, "past_value_names", "present_value_names")
+    check_pairs(matching, keys, values)
+    fixed = match_fixed(matching)
     zeros = _zero_inputs(matching)
-    _refuse_unclaimed(matching, found_state=bool(keys))
-    ports = MatchedPorts(tokens, mask, positions, _logits(matching), _hidden(matching), zeros, keys, values)
+    _refuse_unclaimed(matching, found_state=bool(keys or fixed))
+    ports = MatchedPorts(tokens, mask, positions, _logits(matching), _hidden(matching), zeros, keys, values, fixed)
     return ports, tuple(matching.problems)
 
 
-def template_layers(template: str, names: Iterable[str]) -> dict[int, str]:
-    """Layer number -> name, for the names that a printf template with one integer (`past.%d.key`) gives.
-
-    As in the reference, the slot is `%` and one letter. A template without a slot is the name of layer 0.
-    """
-    if "%" not in template:
-        return {0: template} if template in names else {}
-    prefix, _, rest = template.partition("%")
-    pattern = re.compile(re.escape(prefix) + r"(0|[1-9][0-9]{0,5})" + re.escape(rest[1:]))
-    found = {int(match[1]): match[0] for name in names if (match := pattern.fullmatch(name))}
-    return dict(sorted(found.items()))
-
-
-def _token_ids(matching: _Matching) -> Port | None:
+def _token_ids(matching: Matching) -> Port | None:
     config, name = matching.config, matching.config.decoder.inputs["input_ids"]
     port, embeds = matching.claim("input_ids"), matching.claim("inputs_embeds")
     if embeds is not None and not config.other_classes:
@@ -105,42 +62,42 @@ def _token_ids(matching: _Matching) -> Port | None:
             "export the decoder with its embedding (without exclude_embeds), so that it takes token ids; or add an "
             "embedding graph and name it in model.embedding"
         )
-        matching.problem("no-embedding-stage", (*_INPUTS, "inputs_embeds"), what, help)
+        matching.problem("no-embedding-stage", (*INPUTS, "inputs_embeds"), what, help)
     elif port is None and embeds is None:
-        help = f"the graph's inputs are {_listed(matching.inputs)}; name the one for token ids in input_ids"
-        matching.problem("missing-input", (*_INPUTS, "input_ids"), f"the graph has no input {name!r}", help)
-    if port is not None and (port.dtype not in _INTEGERS or _rank(port) not in (2, None)):
+        help = f"the graph's inputs are {listed(matching.inputs)}; name the one for token ids in input_ids"
+        matching.problem("missing-input", (*INPUTS, "input_ids"), f"the graph has no input {name!r}", help)
+    if port is not None and (port.dtype not in _INTEGERS or rank_of(port) not in (2, None)):
         what = f"input {port.name!r} is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
         help = "packed (one-dimensional) and paged graphs are not compiled yet: export with a dense cache"
-        matching.problem("unsupported-package-class", (*_INPUTS, "input_ids"), what, help)
+        matching.problem("unsupported-package-class", (*INPUTS, "input_ids"), what, help)
     elif port is not None:
         _check_open_length(matching, "input_ids", port)
     return port
 
 
-def _check_rank_2(matching: _Matching, key: str, port: Port | None) -> None:
+def _check_rank_2(matching: Matching, key: str, port: Port | None) -> None:
     if port is None:
         return
-    if _rank(port) == 3 and key == "position_ids":
+    if rank_of(port) == 3 and key == "position_ids":
         what = f"input {port.name!r} is {spell_port(port)}: three-axis positions are not compiled yet"
         help = "positions [batch, sequence] are; export a text-only decoder with them if the model has one"
-        matching.problem("unsupported-package-class", (*_INPUTS, key), what, help)
-    elif port.dtype not in _INTEGERS or _rank(port) not in (2, None):
+        matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
+    elif port.dtype not in _INTEGERS or rank_of(port) not in (2, None):
         what = f"input {port.name!r} is {spell_port(port)}; it must be int64 or int32 with two axes"
-        matching.problem("wrong-port", (*_INPUTS, key), what)
+        matching.problem("wrong-port", (*INPUTS, key), what)
     else:
         _check_open_length(matching, key, port)
 
 
-def _check_open_length(matching: _Matching, key: str, port: Port) -> None:
+def _check_open_length(matching: Matching, key: str, port: Port) -> None:
     """Prompts have any length: an input of a fixed number of positions belongs to packages that pad or window."""
     if port.shape is not None and isinstance(port.shape[1], int):
         what = f"input {port.name!r} is {spell_port(port)}: a fixed number of positions a call is not compiled yet"
         help = "export with a symbolic sequence axis"
-        matching.problem("unsupported-package-class", (*_INPUTS, key), what, help)
+        matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
 
 
-def _logits(matching: _Matching) -> Port | None:
+def _logits(matching: Matching) -> Port | None:
     name = matching.config.decoder.outputs["logits"]
     port = matching.outputs.get(name)
     if port is None:
@@ -149,51 +106,25 @@ def _logits(matching: _Matching) -> Port | None:
         help = (
             f"did you mean {near[0]!r}? name it in model.decoder.outputs.logits"
             if near
-            else f"its outputs are {_listed(matching.outputs)}; export it with its head (without exclude_lm_head)"
+            else f"its outputs are {listed(matching.outputs)}; export it with its head (without exclude_lm_head)"
         )
-        matching.problem("no-logits", (*_OUTPUTS, "logits"), what, help)
-    elif "float" not in port.dtype or _rank(port) not in (2, 3, None):
+        matching.problem("no-logits", (*OUTPUTS, "logits"), what, help)
+    elif "float" not in port.dtype or rank_of(port) not in (2, 3, None):
         what = f"output {port.name!r} is {spell_port(port)}; logits are float [batch, sequence, vocabulary]"
-        matching.problem("wrong-port", (*_OUTPUTS, "logits"), what)
+        matching.problem("wrong-port", (*OUTPUTS, "logits"), what)
     return port
 
 
-def _hidden(matching: _Matching) -> Port | None:
+def _hidden(matching: Matching) -> Port | None:
     """An extra output that the configuration names; one that only the graph has stays unused."""
     name = matching.config.decoder.outputs["hidden_states"]
     if name and name not in matching.outputs:
         what = f"the graph has no output {name!r}; the key has no effect"
-        matching.warn("missing-output", (*_OUTPUTS, "hidden_states"), what)
+        matching.warn("missing-output", (*OUTPUTS, "hidden_states"), what)
     return matching.outputs.get(name) if name else None
 
 
-def _layers(matching: _Matching, past_key: str, present_key: str) -> tuple[LayerPorts, ...]:
-    past_template = matching.config.decoder.inputs[past_key]
-    present_template = matching.config.decoder.outputs[present_key]
-    past = template_layers(past_template, matching.inputs)
-    present = template_layers(present_template, matching.outputs)
-    layers: list[LayerPorts] = []
-    for layer, name in past.items():
-        matching.unclaimed.pop(name, None)
-        if layer in present:
-            layers.append(LayerPorts(layer, matching.inputs[name], matching.outputs[present[layer]]))
-            continue
-        what = f"state input {name!r} has no output that gives its next value: no {_filled(present_template, layer)!r}"
-        help = f"the graph's outputs are {_listed(matching.outputs)}; name them in {present_key}"
-        matching.problem("unpaired-state", (*_OUTPUTS, present_key), what, help)
-    return tuple(layers)
-
-
-def _check_pairs(matching: _Matching, keys: tuple[LayerPorts, ...], values: tuple[LayerPorts, ...]) -> None:
-    for here, there, missing in ((keys, values, "past_value_names"), (values, keys, "past_key_names")):
-        for layer in sorted({each.layer for each in here} - {each.layer for each in there}):
-            name = next(each.past.name for each in here if each.layer == layer)
-            wanted = _filled(matching.config.decoder.inputs[missing], layer)
-            what = f"layer {layer} has the cache input {name!r} but no {wanted!r}"
-            matching.problem("unpaired-state", (*_INPUTS, missing), what, f"name the other half in {missing}")
-
-
-def _zero_inputs(matching: _Matching) -> tuple[Port, ...]:
+def _zero_inputs(matching: Matching) -> tuple[Port, ...]:
     """int64 [1] inputs of exporters that must be 0 (the reference feeds them so): logits to keep, negated constants."""
     found = [
         each
@@ -206,8 +137,6 @@ def _zero_inputs(matching: _Matching) -> tuple[Port, ...]:
 
 
 _NOT_YET: Mapping[str, str] = {
-    "past_conv_names": "convolution state",
-    "past_recurrent_names": "recurrent state",
     "past_names": "keys and values in one tensor",
     "cross_past_key_names": "cross-attention state",
     "cross_past_value_names": "cross-attention state",
@@ -230,15 +159,15 @@ _NOT_YET: Mapping[str, str] = {
 }
 
 
-def _refuse_unclaimed(matching: _Matching, found_state: bool) -> None:
+def _refuse_unclaimed(matching: Matching, found_state: bool) -> None:
     for key, kind in _NOT_YET.items():
         names = list(template_layers(matching.config.decoder.inputs[key], matching.unclaimed).values())
         for name in names:
             del matching.unclaimed[name]
         if names:
-            what = f"the graph needs {kind} ({_listed(names)}), which is not compiled yet"
+            what = f"the graph needs {kind} ({listed(names)}), which is not compiled yet"
             help = "decoders with token ids, an optional mask and positions, and a key/value cache are"
-            matching.problem("unsupported-package-class", (*_INPUTS, key), what, help)
+            matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
     for port in matching.unclaimed.values():
         near = difflib.get_close_matches(port.name, matching.config.decoder.inputs.names.values(), 1, 0.7)
         help = f"is it {near[0]!r} of the configuration under another name? " if near else ""
@@ -246,32 +175,5 @@ def _refuse_unclaimed(matching: _Matching, found_state: bool) -> None:
             help += "no input matches past_key_names and past_value_names; correct them if this is a cache"
         what = f"nothing feeds the graph's input {port.name!r}: {spell_port(port)}"
         matching.problem(
-            "unclaimed-input", _INPUTS, what, help or "name it in model.decoder.inputs, or export without it"
+            "unclaimed-input", INPUTS, what, help or "name it in model.decoder.inputs, or export without it"
         )
-
-
-def spell_port(port: Port) -> str:
-    """`float32 [batch, 2, ?, 16]`, for messages."""
-    if port.shape is None:
-        return f"{port.dtype} of unknown rank"
-    return f"{port.dtype} [{', '.join(_spell_extent(each) for each in port.shape)}]"
-
-
-def _spell_extent(extent: int | str | None) -> str:
-    if extent is None:
-        return "?"
-    return str(extent) if str(extent).isprintable() else repr(extent)
-
-
-def _rank(port: Port) -> int | None:
-    return None if port.shape is None else len(port.shape)
-
-
-def _filled(template: str, layer: int) -> str:
-    prefix, slot, rest = template.partition("%")
-    return f"{prefix}{layer}{rest[1:]}" if slot else template
-
-
-def _listed(names: Iterable[str], most: int = 8) -> str:
-    every = list(names)
-    return ", ".join(map(repr, every[:most])) + (f" and {len(every) - most} more" if len(every) > most else "")

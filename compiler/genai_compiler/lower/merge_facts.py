@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from genai_compiler.lower.decoder_facts import Aliasing, StatePort
-from genai_compiler.lower.match_ports import LayerPorts, MatchedPorts, spell_port
+from genai_compiler.lower.match_ports import MatchedPorts
+from genai_compiler.lower.match_state import LayerPorts
+from genai_compiler.lower.matching import spell_port
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.attention import CacheOp, writes_in_place
 from genai_compiler.read.genai_config import GenaiConfig, named

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from genai_compiler.check.document import check_document
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -39,7 +40,10 @@ def _from_metadata(root: Path, file: Path) -> Package:
         what = "the document has no pipeline.workflow; bare-model documents are not compiled yet"
         help = "declare pipeline.workflow, or ship a genai_config.json beside the graph"
         raise CompileError([Problem("no-workflow", places.find(()), "", what, help)])
-    graphs = _graphs(root, metadata, places)
+    try:
+        graphs = _graphs(root, metadata, places)
+    except CompileError as unreadable:
+        raise CompileError((*check_document(metadata, places), *unreadable.problems)) from unreadable
     return Package(root, WORKFLOW, file.name, metadata, places, graphs, _text_facts(root))
 
 
