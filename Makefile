@@ -30,8 +30,8 @@ help: ## this list
 demo: $(MODEL)/v1.compiled/manifest.json ## build a small real model package, compile it, generate text with it
 	@echo; echo '$$ genai-run $(MODEL)/v1.compiled --chat "What is the capital of France?" --stats'
 	@$(BIN)/genai-run $(MODEL)/v1.compiled --chat "What is the capital of France?" --stats </dev/null
-	@echo; echo '$$ genai-run $(MODEL)/v1.compiled --chat "Write a short poem about rain." -n 120 --temperature 0.7 --seed 7 --stats'
-	@$(BIN)/genai-run $(MODEL)/v1.compiled --chat "Write a short poem about rain." -n 120 --temperature 0.7 --seed 7 --stats </dev/null
+	@echo; echo '$$ genai-run $(MODEL)/v1.compiled --chat "What should I pack for a day at the beach?" -n 100 --temperature 0.5 --seed 7 --stats'
+	@$(BIN)/genai-run $(MODEL)/v1.compiled --chat "What should I pack for a day at the beach?" -n 100 --temperature 0.5 --seed 7 --stats </dev/null
 	@echo; echo 'Your turn: $(BIN)/genai-run $(MODEL)/v1.compiled --chat'
 
 test: $(VENV)/dev.stamp ## every test but the heavy ones (ARGS="-k name" goes to pytest)
@@ -54,8 +54,8 @@ golden: $(VENV)/dev.stamp ## hold what every stage makes of the fixtures against
 golden-update: $(VENV)/dev.stamp ## write golden/ anew; read the difference before you commit it
 	$(BIN)/python -m pytest tests/test_golden.py --snapshot-update $(ARGS)
 
-bench: $(VENV)/dev.stamp packages ## time the real model
-	$(BIN)/python -m tools.smollm2.speed $(ARGS)
+bench: $(VENV)/bench.stamp packages ## time the real model, beside onnxruntime-genai
+	$(BIN)/python -m tools.bench $(ARGS)
 
 packages: $(VENV)/demo.stamp ## build every form of the real model (v1, workflow, float)
 	$(BIN)/python -m tools.smollm2 --forms v1 workflow float
@@ -82,6 +82,11 @@ $(VENV)/demo.stamp: pyproject.toml
 	@echo "environment: $(VENV) (Python $(VERSION), ONNX Runtime for $(DEVICE))"
 	@$(PYTHON) -m venv --clear $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; }
 	$(INSTALL) '.[compile,demo,$(DEVICE)]'
+	@touch $@
+
+# onnxruntime-genai brings onnxruntime along, so it has no place beside onnxruntime-gpu: there the bench goes without.
+$(VENV)/bench.stamp: $(VENV)/dev.stamp
+	if [ "$(DEVICE)" = cpu ]; then $(INSTALL) '.[dev,bench,cpu]'; fi
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/demo.stamp

@@ -19,9 +19,6 @@ from genai_compiler.passes import PASSES
 from genai_compiler.passes.hold_state import hold_state
 from onnx import NodeProto, TensorProto, helper
 
-from tests.reference.interpreter import interpret
-from tests.reference.values import Array, ReferenceError
-from tests.two_routes import collect
 from tools.fixtures.document import (
     Document,
     application,
@@ -30,11 +27,13 @@ from tools.fixtures.document import (
     invoke,
     literal,
     loop,
-    onnx as component,
     output,
     package,
     tensor,
     write_document,
+)
+from tools.fixtures.document import (
+    onnx as component,
 )
 
 ONE, ROWS, FLAGS = tensor("int64", 1), tensor("int64", "batch", rows=True), tensor("bool", "batch", rows=True)
@@ -46,11 +45,17 @@ CAPABILITIES = ["workflow_ssa", "linear_effects", "nested_control_flow", "typed_
 
 @dataclass
 class Attention:
-    """The graph of the attention component. before, after: nodes of a test's own; attributes: of the operator."""
+    """The graph of the attention component.
+
+    total: `width` of the mask, its largest row `sum`, or of `other` origin; valid: row `sums`, or `other`. attributes:
+    of the operator. before, after: nodes of a test's own, and the outputs they make; ids: what the embedding looks up.
+    """
 
     dtype: str = "float32"
     total: str = "width"
+    valid: str = "sums"
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    before: Sequence[NodeProto] = ()
     after: Sequence[NodeProto] = ()
     ids: str = "input_ids"
     outputs: dict[str, tuple[str, list[int | str]]] = field(default_factory=dict[str, tuple[str, list[int | str]]])
@@ -65,7 +70,7 @@ class Attention:
         made |= {f"present.{part}": (kind, ["batch", KV_HEADS, "now", HEAD]) for part in "kv"}
         made |= {name: (helper.np_dtype_to_tensor_dtype(np.dtype(d)), dims) for name, (d, dims) in self.outputs.items()}
         sides = [[helper.make_tensor_value_info(n, *each) for n, each in side.items()] for side in (ports, made)]
-        graph = helper.make_graph([*self._nodes(), *self.after], "attention", *sides, self._weights())
+        graph = helper.make_graph([*self.before, *self._nodes(), *self.after], "attention", *sides, self._weights())
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
         onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets), file)
 
@@ -74,11 +79,14 @@ class Attention:
         totals = {
             "width": [node("Shape", ["mask"], ["wide"], start=1, end=2)],
             "sum": [node("ReduceMax", ["sums"], ["wide"], keepdims=1)],
-            "other": [node("Shape", ["past.k"], ["p"], start=2, end=3), node("Add", ["p", "one"], ["wide"])],
+            "other": [
+                node("Shape", ["mask"], ["wide.1"], start=1, end=2),
+                node("Add", ["wide.1", "zero"], ["wide"]),
+            ],
         }
         return [
             node("ReduceSum", ["mask", "one"], ["sums"], keepdims=0),
-            node("Sub", ["sums", "one"], ["last"]),
+            node("Sub", ["sums", "one" if self.valid == "sums" else "two"], ["last"]),
             node("Cast", ["last"], ["last.32"], to=TensorProto.INT32),
             *totals[self.total],
             node("Cast", ["wide"], ["total"], to=TensorProto.INT32),
@@ -93,9 +101,12 @@ class Attention:
         draw, dtype = np.random.default_rng(5), NUMPY[self.dtype]
         angles = np.outer(np.arange(256), 100.0 ** (-np.arange(0, HEAD, 2) / HEAD))
         held = {"cos": np.cos(angles), "sin": np.sin(angles), "table": draw.standard_normal((ENTRIES, 8))}
-        held |= {f"w.{part}": draw.standard_normal((8, heads * HEAD)) for part, heads in zip("qkv", (4, 2, 2))}
+        held |= {
+            f"w.{part}": draw.standard_normal((8, heads * HEAD)) for part, heads in zip("qkv", (4, 2, 2), strict=True)
+        }
         made = [onnx.numpy_helper.from_array(array.astype(dtype), name) for name, array in held.items()]
-        return [*made, onnx.numpy_helper.from_array(np.array([1]), "one")]
+        whole = {"zero": 0, "one": 1, "two": 2}
+        return [*made, *(onnx.numpy_helper.from_array(np.array([value]), name) for name, value in whole.items())]
 
 
 def _script(file: Path) -> None:
@@ -157,11 +168,21 @@ def scripted_document(dtype: str = "float32") -> Document:
     law = {"kind": "bounded", "axis": 2, "max": "most"}
     more = {"management": "runtime", "release_boundary": "invocation", "service_group": "caches"}
     state = {f"cell.{part}": cell(_cache(dtype, "kept"), part, law, **more) for part in "kv"}
-    state |= {"live": cell(FLAGS, "package.live"), "done": cell(FLAGS, "package.live"), "count": cell(ROWS, "package.zero")}
+    state |= {
+        "live": cell(FLAGS, "package.live"),
+        "done": cell(FLAGS, "package.live"),
+        "count": cell(ROWS, "package.zero"),
+    }
+    ports = {f"cell.{part}": {"input": f"past.{part}", "output": f"present.{part}"} for part in "kv"}
     group = {"kind": "full_attention", "sequence_axis": 2, "layout": "bnsh", "aliasing": "permitted",
              "update": {"kind": "append"},
-             "ports": {"model": {f"cell.{p}": {"input": f"past.{p}", "output": f"present.{p}"} for p in "kv"}}}  # fmt: skip
-    serving = {"active": "live", "done": "done", "accepted_len": "count", "state_service": {"groups": {"caches": group}}}
+             "ports": {"model": ports}}  # fmt: skip
+    serving = {
+        "active": "live",
+        "done": "done",
+        "accepted_len": "count",
+        "state_service": {"groups": {"caches": group}},
+    }
     carried = {"live": "live.next", "done": "done", "count": "count", "cell.k": "next.k", "cell.v": "next.v"}
     main = loop(steps, "live", "turns", carried, iteration={"value": "at", "contract": ONE})
     logits = {"logits": output({"dtype": dtype, "rank": 3}, "event")}

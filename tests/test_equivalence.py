@@ -37,7 +37,8 @@ def ints(*values: int) -> Array:
 
 def test_every_fixture_is_run_here() -> None:
     flow = {"branch-joins", "nested-loops", "session-counter", "ragged-emit", "bounded-growing", "tiny-decoder"}
-    assert {*flow, *DECODERS} == set(CASES)
+    elsewhere = {"tiny-held-state"}  # tests/runtime/test_held.py
+    assert {*flow, *DECODERS, *elsewhere} == set(CASES)
 
 
 # ---- control flow ----------------------------------------------------------------------------------------------------

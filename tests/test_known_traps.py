@@ -74,7 +74,7 @@ TESTS: dict[str, tuple[tuple[str, str], ...]] = {
         (_REAL, "test_e2_a_length_switch_is_warned_of_with_its_threshold"),
         (_REAL, "test_e2_a_rows_tables_do_not_depend_on_its_neighbours"),
     ),
-    "E3": ((_CACHE, "test_e3_three_axis_positions_are_refused_by_name"),),
+    "E3": ((_CACHE, "test_e3_three_axis_positions_of_text_are_three_copies"),),
     "F1": (
         (_ENDS, "test_f1_any_of_two_end_ids_stops"),
         (_ENDS, "test_f1_end_ids_of_every_file_count_and_are_told"),

@@ -27,6 +27,7 @@ NAMES = sorted(each.name for each in PACKAGES.iterdir() if each.is_dir()) if PAC
 _RUN = """
     og-llama og-llama-hidden og-llama-int4 og-llama-prune og-qwen2-fp16 og-hunyuan og-phi3long og-mistral-int4
     og092-gemma2 mobius-llama-og mobius-llama-og-cpu mobius-gpt2-og mobius-qwen2_moe-og
+    og-lfm2-int4 og-qwen3_5 og-qwen2_5_vl-int4 mobius-qwen3_5_text-og mobius-qwen3_next-og mobius-jamba-og
 """
 RUN = _RUN.split()
 # name, code of the refusal, words that its reason or remedy must hold
@@ -35,9 +36,7 @@ REFUSED = [
     ("og-llama-noembed", "no-embedding-stage", "no stage produces 'inputs_embeds'"),
     ("og-gemma2", "unsupported-package-class", "drop what leaves their window"),
     ("og-gpt_oss", "unsupported-package-class", "drop what leaves their window"),
-    ("og-lfm2-int4", "unsupported-package-class", "'past.0.conv'"),
     ("og-qwen2-paged", "unsupported-package-class", "'state_groups'"),
-    ("og-qwen2_5_vl-int4", "unsupported-package-class", "three-axis positions"),
     ("mobius-bert-og", "no-logits", "last_hidden_state"),
     ("mobius-gemma3_vl-og", "unsupported-package-class", "'vision'"),
 ]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from genai_compiler.check.rules import CHECKED
+from genai_compiler.read.negotiate import RULES as NEGOTIATED
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "problems.md"
 BLOCK = re.compile(r"(<!-- rules: [^\n]*-->\n).*(<!-- end of rules -->\n)", re.DOTALL)
@@ -12,7 +13,7 @@ BLOCK = re.compile(r"(<!-- rules: [^\n]*-->\n).*(<!-- end of rules -->\n)", re.D
 
 def rules_table() -> str:
     """One row a rule, by code and then by number."""
-    rows = sorted((each.code, rule, each.demands) for rule, each in CHECKED.items())
+    rows = sorted((each.code, rule, each.demands) for rule, each in {**CHECKED, **NEGOTIATED}.items())
     lines = (f"| `{code}` | {rule} | {text} |\n" for code, rule, text in rows)
     return "".join(("| code | rule | demand |\n|---|---|---|\n", *lines))
 

@@ -43,7 +43,7 @@ DECODER = DecoderSpec(
     logits="logits",
     logits_dtype="float32",
     mask=Mask("attention_mask", "int64", columns=True, fixed=False),
-    positions=("position_ids", "int64"),
+    positions=("position_ids", "int64", 2),
     slots=(
         Slot("past_key_values.0.key", "present.0.key", "float32", (-1, 2, -2, 16)),
         Slot("past_key_values.0.value", "present.0.value", "float32", (-1, 2, -2, 16)),
@@ -54,6 +54,7 @@ DECODER = DecoderSpec(
     capacity=None,
     ragged=True,
     vocab_size=64,
+    one_token=False,
 )
 
 

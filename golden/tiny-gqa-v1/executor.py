@@ -54,6 +54,7 @@ DECODER = DecoderSpec(
     capacity=None,
     ragged=True,
     vocab_size=64,
+    one_token=False,
 )
 
 

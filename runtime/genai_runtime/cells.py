@@ -63,6 +63,9 @@ def growing(
         if after[axis] != wanted or after[axis] > int(limit.flat[0]):
             what = f"cell '{name}' went from {before[axis]} to {after[axis]} on axis {axis}; it grows by "
             raise ExecutionError("recurrence", what + f"{int(step.flat[0])} up to {int(limit.flat[0])}", origin=origin)
+    elif (step > limit).any():
+        what = f"cell '{name}' grows by {step.tolist()}, its row limits are {limit.tolist()}"
+        raise ExecutionError("recurrence", what, origin=origin)
     elif after[axis] > int(limit.max()):
         what = f"cell '{name}' has extent {after[axis]} on axis {axis}, its largest row limit is {int(limit.max())}"
         raise ExecutionError("recurrence", what, origin=origin)
@@ -78,9 +81,9 @@ def _others_equal(name: str, before: Sequence[int], after: Sequence[int], axis: 
 
 def agree(symbol: str, origin: str, *places: tuple[Value, int, int]) -> None:
     """Ports of one invoke that share a symbol have one extent: (value, axis, entries a unit of the symbol)."""
-    seen = {value.shape()[axis] // factor for value, axis, factor in places}
-    if len(seen) > 1:
-        what = f"the ports of this step give '{symbol}' the extents {sorted(seen)}"
+    seen = {value.shape()[axis] / factor for value, axis, factor in places}
+    if len(seen) > 1 or any(not each.is_integer() for each in seen):
+        what = f"the ports of this step give '{symbol}' the extents {', '.join(f'{each:g}' for each in sorted(seen))}"
         raise ExecutionError("symbol-conflict", what, origin=origin)
 
 

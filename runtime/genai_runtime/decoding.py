@@ -30,7 +30,11 @@ class Mask:
 
 @dataclass(frozen=True)
 class DecoderSpec:
-    """The decoder's ports and the shape of its state, all taken from the graph at compile time."""
+    """The decoder's ports and the shape of its state, all taken from the graph at compile time.
+
+    positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
+    one token a row.
+    """
 
     component: str
     origin: str
@@ -39,12 +43,13 @@ class DecoderSpec:
     logits: str
     logits_dtype: str
     mask: Mask | None
-    positions: tuple[str, str] | None
+    positions: tuple[str, str, int] | None
     slots: tuple[Slot, ...]
     shared: bool
     capacity: int | None
     ragged: bool
     vocab_size: int
+    one_token: bool
 
 
 class Decoder:
@@ -89,7 +94,9 @@ class Decoding:
         spec = self.spec = decoder.spec
         self.session, self.extras = decoder.session, extras
         self.rows, self.width = ids.shape
-        self.ids, self.lengths = np.ascontiguousarray(ids.astype(NUMPY[spec.token_dtype])), lengths
+        self.ids = np.ascontiguousarray(ids.astype(NUMPY[spec.token_dtype]))
+        self.first = 1 if spec.one_token else self.width
+        self.lengths = np.minimum(lengths, self.first)
         longest = int(lengths.max())
         self.room = Room(longest, min(longest + limit, spec.capacity or context or longest + limit), spec.capacity)
         self.tokens = np.zeros((self.rows, 1), dtype=NUMPY[spec.token_dtype])
@@ -100,21 +107,33 @@ class Decoding:
         raise NotImplementedError
 
     def prompt_feeds(self) -> dict[str, Array]:
-        """Ids, mask and positions of the prompt, by port."""
+        """Ids, mask and positions of the first `first` tokens of the prompt, by port."""
         spec = self.spec
-        valid = np.arange(self.width) < self.lengths.reshape(-1, 1)
-        feeds = {spec.tokens: self.ids}
+        valid = np.arange(self.first) < self.lengths.reshape(-1, 1)
+        feeds = {spec.tokens: np.ascontiguousarray(self.ids[:, : self.first])}
         if spec.mask is not None:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         if spec.positions is not None:
-            port, dtype = spec.positions
-            feeds[port] = np.ascontiguousarray(np.where(valid, np.arange(self.width), 0).astype(NUMPY[dtype]))
+            feeds[spec.positions[0]] = self._positions_of(np.where(valid, np.arange(self.first), 0))
         return feeds
 
+    def feed_rest(self) -> None:
+        """Run the tokens of the prompt behind the first `first`, one by one. Needs `advance`; rows are equally long."""
+        for place in range(self.first, self.width):
+            self.tokens[:, 0] = self.ids[:, place]
+            self.advance()
+        if self.first < self.width:
+            self.lengths[:] = self.width
+
     def first_positions(self) -> Array:
-        """[rows, 1]: the position of each row's first new token."""
-        dtype = NUMPY[self.spec.positions[1]] if self.spec.positions is not None else np.int64
-        return self.lengths.reshape(-1, 1).astype(dtype)
+        """[rows, 1] or [3, rows, 1]: the position of each row's next token."""
+        return self._positions_of(self.lengths.reshape(-1, 1))
+
+    def _positions_of(self, places: Array) -> Array:
+        """The positions port's tensor. places: [rows, tokens]. Text stands at one place on all three axes."""
+        _, dtype, rank = self.spec.positions or ("", "int64", 2)
+        copies = (3,) if rank == 3 else ()
+        return np.array(np.broadcast_to(places, (*copies, *places.shape)), dtype=NUMPY[dtype], order="C")
 
     def take_own_last(self, value: Value) -> None:
         """`logits` := each row's last valid position of a run's logits, [rows, positions, vocab] or [rows, vocab]."""

@@ -55,8 +55,14 @@ class Row:
 
 @dataclass(frozen=True)
 class TextSettings:
-    """How tokens become text: opener of the tokenizer, stop strings, tokens that end a row, whether specials show."""
+    """Which output has the tokens and how they become text.
 
+    output: its name; replaces: its emits replace what was there, so that text is made at the end. open_tokenizer: opens
+    it when text is first asked for; stops: strings that end a row; end_ids: tokens that do.
+    """
+
+    output: str
+    replaces: bool
     open_tokenizer: Callable[[], Tokenizer]
     stops: tuple[str, ...]
     end_ids: frozenset[int]
@@ -94,18 +100,20 @@ class Generation:
         """Runs to the end, yielding the row that got tokens, unless `_quiet`. One run for all, or one a row."""
         for at, start in enumerate(self._runs):
             run = self._current = start()
-            base = at if len(self._runs) > 1 else 0
+            base, wanted = at if len(self._runs) > 1 else 0, self._text.output
             notes: list[Callable[[Any], None]] = [row.tokens.append for row in self._rows[base:]]
             try:
                 while True:
                     event = next(run)
+                    if event.output != wanted:
+                        continue
                     if not self._first:
                         self._first = time.perf_counter()
                     row = event.row or 0
                     if isinstance(event, TokenEvent):
                         notes[row](event[2])
                     else:
-                        self._rows[base + row].tokens.extend(event.value.reshape(-1).tolist())
+                        self._take(self._rows[base + row], event.value.reshape(-1).tolist())
                     if not self._quiet:
                         yield base + row
             except StopIteration as done:
@@ -114,6 +122,12 @@ class Generation:
                 run.close()
                 self._last = time.perf_counter()
             self._finish(base, self.result)
+
+    def _take(self, row: Row, tokens: list[int]) -> None:
+        """What one emission does to a row: append it, or put it in the place of what was there."""
+        if self._text.replaces:
+            row.tokens.clear()
+        row.tokens.extend(tokens)
 
     def _finish(self, base: int, result: Result | None) -> None:
         rows = self._rows if len(self._runs) == 1 else [self._rows[base]]
@@ -131,7 +145,7 @@ class Generation:
     def _step(self) -> int | None:
         """Run until a row has a token more; the row, or None at the end."""
         row = next(self._events, None)
-        if row is not None and self._text.stops:
+        if row is not None and self._text.stops and not self._text.replaces:
             self._read_text(row)
         return row
 
@@ -200,6 +214,8 @@ class Generation:
     def pieces(self) -> Iterator[Piece]:
         """(row, text) as text becomes whole, rows interleaved as they run."""
         while (at := self._step()) is not None:
+            if self._text.replaces:
+                continue
             shown = "".join(self._new_text(at))
             if shown:
                 yield Piece(at, shown)

@@ -12,7 +12,10 @@ MASK_ROOM = 256
 
 
 class GrowingDecoding(Decoding):
-    """A request whose attention operators append: past is exactly what is valid, and present is longer."""
+    """A request whose attention operators append: past is exactly what is valid, and present is longer.
+
+    State of one size starts as zeros, and what a run gives is what the next one takes.
+    """
 
     def prompt(self) -> None:
         spec = self.spec
@@ -22,15 +25,16 @@ class GrowingDecoding(Decoding):
         arrays = self.prompt_feeds()
         self._feeds = {port: view(array) for port, array in arrays.items()} | dict(self.extras)
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
-        self._positions, self._filled = self.first_positions(), self.width
+        self._positions, self._filled = self.first_positions(), self.first
         self._take()
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
-            self._mask[:, : self.width] = np.arange(self.width) < self.lengths.reshape(-1, 1)
+            self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)
         self._feeds[spec.tokens] = view(self.tokens)
         if spec.positions is not None:
             self._feeds[spec.positions[0]] = view(self._positions)
         self.advance = self._step
+        self.feed_rest()
 
     def _step(self) -> None:
         if self.spec.mask is not None:

@@ -49,11 +49,11 @@ class HeldSpec:
 
 @dataclass(frozen=True)
 class _Lengths:
-    """What one run's inputs say: the total length, new tokens a row, valid entries int64 [rows] after the run."""
+    """What one run's inputs say: the total length, new tokens a row, and each row's valid entries after the run."""
 
     total: int
     new: int
-    valid: Array
+    valid: list[int]
 
 
 class Holder:
@@ -78,7 +78,7 @@ class Held:
         self._totals = tuple(each for each in spec.lengths if each[0] in ("width", "sum"))
         self._valid, self._new = spec.place("valid"), spec.place("new")
         self.extent = initials[0].shape()[spec.axis]
-        self._sound = np.full(initials[0].shape()[0], self.extent)
+        self._sound = [self.extent] * initials[0].shape()[0]
         self._room, self._first, self._steps = 0, self.extent, steps
         self._buffers: list[Array] = []
 
@@ -109,10 +109,12 @@ class Held:
             raise ExecutionError("recurrence", what, origin=origin)
 
     def _lengths(self, values: Sequence[Value]) -> _Lengths:
-        valid = to_array(values[self._valid]).sum(axis=-1)
-        total = 0
+        valid, total = _row_sums(values[self._valid]), 0
         for kind, place in self._totals:
-            total = max(total, values[place].shape()[-1] if kind == "width" else _largest_sum(values[place]))
+            if kind == "width":
+                total = max(total, values[place].shape()[-1])
+            else:
+                total = max(total, *(valid if place == self._valid else _row_sums(values[place])))
         return _Lengths(total, values[self._new].shape()[1], valid)
 
     def _check(self, lengths: _Lengths) -> None:
@@ -123,8 +125,8 @@ class Held:
         if self.extent < total != self.extent + lengths.new:
             what = f"the total length is {total}, after {self.extent} entries and {lengths.new} new ones"
             raise self._failed(what)
-        if lengths.valid.max(initial=0) > longest:
-            raise self._failed(f"{int(lengths.valid.max())} entries of a row are valid, there are {longest}")
+        if max(lengths.valid, default=0) > longest:
+            raise self._failed(f"{max(lengths.valid)} entries of a row are valid, there are {longest}")
 
     def _alike(self) -> None:
         seen = sorted({each.shape()[self._spec.axis] for each in self._initials})
@@ -134,13 +136,14 @@ class Held:
 
     def _blank(self, lengths: _Lengths) -> None:
         """Zero what a row is about to skip, and note up to where its buffer will be what the cell would be."""
-        prompt = lengths.new == lengths.total
-        first = lengths.valid - lengths.new
-        if not prompt and first.shape == self._sound.shape and (first > self._sound).any():
-            for row in np.flatnonzero(first > self._sound):
+        if lengths.new == lengths.total:  # a prompt: reads nothing of before, writes that many entries of every row
+            self._sound = [lengths.new] * len(lengths.valid)
+            return
+        for row, (sound, valid) in enumerate(zip(self._sound, lengths.valid, strict=False)):
+            if valid - lengths.new > sound:
                 for buffer in self._buffers:
-                    buffer[row, :, self._sound[row] : first[row]] = 0
-        self._sound = np.full_like(lengths.valid, lengths.new) if prompt else lengths.valid
+                    buffer[row, :, sound : valid - lengths.new] = 0
+        self._sound = lengths.valid
 
     def _make_room(self, lengths: _Lengths) -> None:
         """Larger buffers with the tokens so far, bound as past and present at once."""
@@ -167,5 +170,6 @@ def _larger(old: Array, axis: int, room: int, used: tuple[slice, ...]) -> Array:
     return made
 
 
-def _largest_sum(value: Value) -> int:
-    return int(to_array(value).sum(axis=-1).max(initial=0))
+def _row_sums(value: Value) -> list[int]:
+    sums: list[int] = to_array(value).sum(axis=-1).tolist()
+    return sums

@@ -31,6 +31,7 @@ class InPlaceDecoding(Decoding):
         self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
         self._positions, self._filled = self.first_positions(), int(self.lengths.max())
         self._bind_step()
+        self.feed_rest()
 
     def _bind_state(self, bound: binding.Bindings) -> None:
         for slot, buffer in zip(self.spec.slots, self.state, strict=True):

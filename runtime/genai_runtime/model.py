@@ -66,8 +66,7 @@ class Model:
         """
         prompts = self._prompts(prompt, batch, add_special_tokens)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
-        text = TextSettings(lambda: self.tokenizer, join_stops(stop), self._end_ids if stop_on_eos else frozenset(),
-                            skip_special_tokens)  # fmt: skip
+        text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped: set[int] = set()
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
@@ -219,6 +218,20 @@ class Model:
 
     def _input_of(self, *roles: str) -> Mapping[str, Any] | None:
         return next((each for each in self._manifest.data["inputs"] if each["role"] in roles), None)
+
+    def _text_settings(self, stops: tuple[str, ...], stop_on_eos: bool, skip_special_tokens: bool) -> TextSettings:
+        output = self._generation["tokens_output"]
+        if not output:
+            what = "no output of the package has the role 'tokens'"
+            raise RequestError("no-tokens-output", what, help="use run(inputs)")
+        return TextSettings(
+            output=output,
+            replaces=bool(self._generation["tokens_replace"]),
+            open_tokenizer=lambda: self.tokenizer,
+            stops=stops,
+            end_ids=self._end_ids if stop_on_eos else frozenset(),
+            skip_special_tokens=skip_special_tokens,
+        )
 
     def _prompts(
         self, prompt: str | Sequence[int] | None, batch: Sequence[str | Sequence[int]] | None, specials: bool

@@ -95,7 +95,8 @@ class Publisher:
         self, output: str, mode: Mode, value: Value, axis: int, step: int, origin: str, length: Value | None = None
     ) -> Event:
         """Publish a whole value, or its first `length` entries on `axis`."""
-        spec, array = self._outputs[output], to_array(value)
+        spec = self._outputs[output]
+        array = to_array(value).copy()  # what is published belongs to the caller, not to the workflow
         if length is not None:
             array = _prefix(array, int(to_array(length).reshape(-1)[0]), axis, origin)
         free = axis if mode == "append" or length is not None else -1
@@ -160,13 +161,14 @@ class Publisher:
             if value is not None:
                 self._check(self._outputs[name], value, -1, self._symbols, f"output '{name}'")
         for name, slots in self._rows.items():
-            for value in filter(lambda each: each is not None, (slot.value() for slot in slots)):
-                spec = self._outputs[name]
-                self._check(spec, value, -1, self._row_symbols(spec), f"output '{name}'")  # type: ignore[arg-type]
+            spec = self._outputs[name]
+            for value in [held for slot in slots if (held := slot.value()) is not None]:
+                self._check(spec, value, -1, self._row_symbols(spec), f"output '{name}'")
         return Result(
             {name: value for name, slot in self._aggregate.items() if (value := slot.value()) is not None},
             {name: [slot.value() for slot in slots] for name, slots in self._rows.items()},
             {name: list(slot.events) for name, slot in self._aggregate.items() if slot.events},
+            {name: [list(slot.events) for slot in slots] for name, slots in self._rows.items()},
             self.iterations,
             dict(self.finish_reasons),
         )
@@ -195,6 +197,7 @@ class Result:
     aggregate: dict[str, Array]
     row_slots: dict[str, list[Array | None]]
     event_lists: dict[str, list[Array]]
+    row_event_lists: dict[str, list[list[Array]]]
     iterations: int
     finish_reasons: dict[int, str]
 
@@ -217,6 +220,10 @@ class Result:
     def events(self, output: str) -> list[Array]:
         """What event emits published, in order."""
         return self.event_lists.get(output, [])
+
+    def row_events(self, output: str) -> list[list[Array]]:
+        """What event emits published row by row: for each row its [1, ...] arrays in order (standard, 3.6)."""
+        return self.row_event_lists.get(output, [])
 
 
 def _prefix(array: Array, length: int, axis: int, origin: str) -> Array:

@@ -141,7 +141,7 @@ def test_d_windows_that_cut_the_prompt_are_refused(tmp_path: Path) -> None:
     [
         (("past_sequence_length", TensorProto.INT32, [1]), "unsupported-package-class", "sequence-length"),
         (("block_table", TensorProto.INT32, ["b", "n"]), "unsupported-package-class", "paged"),
-        (("past_key_values.0.conv_state", TensorProto.FLOAT, ["b", 8, 3]), "unsupported-package-class", "convolution"),
+        (("past_key_values.0.conv_state", TensorProto.FLOAT, ["b", 8, 3]), "unpaired-state", "'present.0.conv_state'"),
         (("mystery", TensorProto.FLOAT, ["b"]), "unclaimed-input", "'mystery'"),
     ],
 )

@@ -1,7 +1,6 @@
 """The key-value cache (known traps C), end to end: compiled packages against a plain loop over the same graph."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import pytest
 from genai_compiler import CompileError, Problem, compile_package
 from genai_runtime import state
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, save
 
 from tests.flow_packages import add, flow_package, session_cell, traced
+from tests.lower.hybrids import with_three_axes
 from tests.lower.packages import VOCABULARY, Layer, Recipe, decoder, write_package
 from tests.traps.loop import plain_logits, plain_tokens
 from tools.fixtures.document import emit, loop
@@ -229,21 +229,13 @@ def test_c11_a_reset_reaches_the_state_of_every_stage(tmp_path: Path) -> None:
 # ---- E3: positions of three axes -------------------------------------------------------------------------------------
 
 
-def test_e3_three_axis_positions_are_refused_by_name(tmp_path: Path) -> None:
-    recipe = replace(Recipe(), extra_inputs={"position_ids": (TensorProto.INT64, [3, "batch", "sequence"])})
-    model = decoder(recipe)
-    shift = helper.make_node("ReduceSum", ["position_ids", "every"], ["sum"], keepdims=0)
-    scaled = helper.make_node("Cast", ["sum"], ["shift"], to=TensorProto.FLOAT)
-    model.graph.node.extend([shift, scaled, helper.make_node("Add", ["raw_logits", "shift"], ["moved"])])
-    head = next(each for each in model.graph.node if "logits" in each.output)
-    head.input[0] = "moved"
-    model.graph.node.remove(head)
-    model.graph.node.append(head)
-    model.graph.initializer.append(numpy_helper.from_array(np.array([0, 1, 2], np.int64), "every"))
-    write_package(tmp_path / "package", model)
-    with pytest.raises(CompileError) as caught:
-        compile_package(tmp_path / "package", out=tmp_path / "compiled")
-    told = next(each for each in caught.value.problems if "three-axis positions" in each.what)
-    assert "position_ids" in told.what
-    assert told.help
-    assert VOCABULARY == 24
+def test_e3_three_axis_positions_of_text_are_three_copies(tmp_path: Path) -> None:
+    """Without a picture nothing moves text off the diagonal: token n stands at n on all three axes, row by row.
+
+    The graph adds 100 to the logit of token (temporal + 10 height + 100 width) mod 24.
+    """
+    write_package(tmp_path / "package", with_three_axes(decoder(Recipe(op="attention"))))
+    compile_package(tmp_path / "package", out=tmp_path / "compiled")
+    rows = genai_runtime.load(tmp_path / "compiled", threads=1).generate(batch=PROMPTS, max_new_tokens=6, **FREE).rows
+    for row, prompt in zip(rows, PROMPTS, strict=True):
+        assert row.tokens == [111 * place % VOCABULARY for place in range(len(prompt) - 1, len(prompt) + 5)]

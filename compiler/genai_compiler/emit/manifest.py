@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.emit.view import ABI_VERSION
-from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.ir import Emit, Plan, walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.token_ids import token_ids
@@ -105,17 +105,21 @@ def _text(package: Package) -> dict[str, str | None]:
 
 def _generation(plan: Plan, package: Package) -> dict[str, Any]:
     metadata, text = package.metadata, package.text
+    tokens = next((each.name for each in plan.outputs if each.role == "tokens"), "")
     ids = token_ids(find_artifact(package.root, text.tokenizer).file if text.tokenizer else None)
     defaults = metadata.generation.defaults if metadata.generation is not None else None
     return {
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "ragged": plan.decoder is not None and plan.decoder.ragged,
-        "tokens_output": next((each.name for each in plan.outputs if each.role == "tokens"), ""),
+        "tokens_output": tokens,
+        "tokens_replace": any(
+            isinstance(op, Emit) and op.output == tokens and op.mode == "replace" for op in walk(plan.body)
+        ),
         "end_ids": _end_ids(plan, package),
         "bos_id": text.bos,
         "pad_id": text.pad,
         "context_length": (metadata.model.max_sequence_length if metadata.model else None) or 0,
-        "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model.vocab_size if metadata.model else 0),
+        "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model and metadata.model.vocab_size) or 0,
         "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
         "holes": list(ids.holes),
         "defaults": defaults.model_dump(exclude_none=True) if defaults is not None else {},

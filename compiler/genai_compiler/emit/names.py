@@ -8,6 +8,7 @@ import builtins
 import keyword
 import math
 import re
+from collections.abc import Iterable
 
 _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 MAX_NAME = 60
@@ -63,9 +64,15 @@ def literal(value: object) -> str:
         case bool() | int() | float() | None:
             return repr(value)
         case tuple():
-            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+            return tuple_of(map(literal, value))
         case _:
             raise TypeError(f"no literal for {type(value).__name__}")
+
+
+def tuple_of(parts: Iterable[str]) -> str:
+    """A tuple of expressions."""
+    inside = tuple(parts)
+    return "(" + ", ".join(inside) + ("," if len(inside) == 1 else "") + ")"
 
 
 def comment(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from genai_compiler.emit.names import Names, comment, literal
+from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
@@ -123,11 +123,11 @@ class OpViews:
         name = self.names.fresh(op.group)
         self.uses.held[op.group] = (name, self.names.constant(op.group), op)
         self.uses.imports.update(("HeldSpec", "Holder"))
-        values = ", ".join(self.names.of(value) for _, value in op.cells)
+        values = tuple_of(self.names.of(value) for _, value in op.cells)
         limit = self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin))
         for cell, _ in op.cells:
             self._cell_table(self.plan.cell(cell))
-        call = f"{name} = self.{name}.hold(({values},), {limit}, inputs.symbols)"
+        call = f"{name} = self.{name}.hold({values}, {limit}, inputs.symbols)"
         return OpView("_hold.py.j2", {"origin": comment(op.origin), "group": comment(op.group), "call": call})
 
     def _check(self, check: Check, op: Invoke) -> str:

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from genai_compiler.emit.names import Names, comment, literal
+from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, read_values
 from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.ir import Cell, Component, Input, Output, Plan, Type
@@ -212,7 +212,7 @@ def _held_tables(uses: Uses) -> Iterator[str]:
         args = [
             f"name={literal(hold.group)}",
             f"component={literal(run.component)}",
-            f"cells=({', '.join(tables[cell] for cell, _ in hold.cells)},)",
+            f"cells={tuple_of(tables[cell] for cell, _ in hold.cells)}",
             f"pairs={literal(hold.pairs)}",
             f"axis={hold.axis}",
             f"lengths={literal(tuple((kind, others.index(port)) for kind, port in hold.lengths))}",
@@ -254,6 +254,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         f"capacity={literal(min((g.capacity for g in plan.groups if g.capacity), default=None))}",
         f"ragged={facts.ragged}",
         f"vocab_size={facts.vocab_size}",
+        f"one_token={facts.one_token}",
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
 

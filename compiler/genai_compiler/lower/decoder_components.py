@@ -6,7 +6,7 @@ input ports of one invocation must agree on each symbol.
 
 from typing import Any
 
-from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort
+from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, StatePort
 from genai_compiler.read.signature import Port
 
 Data = dict[str, Any]
@@ -18,8 +18,10 @@ SCALAR = {"dtype": "int64", "rank": 1, "shape": [1]}
 
 
 def application_contract(port: Port, extent: str) -> Data:
-    """A mask or positions [batch, extent]."""
-    return {"dtype": port.dtype, "rank": 2, "shape": ["batch", extent], "batch_layout": ALIGNED}
+    """A mask or positions [batch, extent], or as many copies of that as the graph asks for: [3, batch, extent]."""
+    copies = list(port.shape[:-2]) if port.shape is not None else []
+    layout = {"kind": "request_aligned", "axis": len(copies)}
+    return {"dtype": port.dtype, "rank": 2 + len(copies), "shape": [*copies, "batch", extent], "batch_layout": layout}
 
 
 def token_contract(facts: DecoderFacts) -> Data:
@@ -27,8 +29,13 @@ def token_contract(facts: DecoderFacts) -> Data:
     return {"dtype": facts.token_ids.dtype, "rank": 2, "shape": ["batch", "sequence"], "batch_layout": ALIGNED}
 
 
-def cell_contract(state: StatePort, positions: str = "kv_sequence") -> Data:
-    """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it."""
+def cell_contract(state: StatePort | FixedState, positions: str = "kv_sequence") -> Data:
+    """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it. Or a state
+    [batch, n, m, ...].
+    """
+    if isinstance(state, FixedState):
+        shape: list[int | str] = ["batch", *state.shape]
+        return {"dtype": state.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
     extent = positions if state.capacity is None else state.capacity
     shape = ["batch", state.heads, extent, state.head_dim]
     return {"dtype": state.dtype, "rank": 4, "shape": shape, "batch_layout": ALIGNED}
@@ -61,13 +68,14 @@ def decoder_component(facts: DecoderFacts) -> Data:
         inputs[positions.name] = application_contract(positions, "sequence")
         roles[positions.name] = "position_ids"
     inputs |= {port.name: {"dtype": port.dtype, "rank": 1, "shape": [1]} for port in facts.zero_inputs}
-    inputs |= {state.input: cell_contract(state, "past_sequence") for state in facts.states}
+    states: tuple[StatePort | FixedState, ...] = (*facts.states, *facts.fixed_states)
+    inputs |= {state.input: cell_contract(state, "past_sequence") for state in states}
     outputs: Data = {facts.logits.name: logits_contract(facts)}
     roles[facts.logits.name] = "logits"
     if facts.hidden is not None:
         outputs[facts.hidden.name] = _row_wise(facts.hidden)
         roles[facts.hidden.name] = "hidden_states"
-    outputs |= {state.output: cell_contract(state, "total_sequence") for state in facts.states}
+    outputs |= {state.output: cell_contract(state, "total_sequence") for state in states}
     return {
         "implementation": {"kind": "onnx", "artifact": facts.artifact},
         "ports": {"inputs": inputs, "outputs": outputs, "roles": roles},

@@ -1,6 +1,7 @@
 """What is known of a single-graph decoder once its configuration and its graph have been brought together."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from genai_compiler.read.graph_facts import LengthSwitch, MaskUse
@@ -40,14 +41,31 @@ class StatePort:
 
 
 @dataclass(frozen=True)
+class FixedState:
+    """One state tensor [batch, *shape] that each step replaces: `input` takes the last one, `output` gives the next."""
+
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes of one row, however long it gets."""
+        return prod(self.shape) * ELEMENT_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
-    token_ids int [batch, sequence]; attention_mask int [batch, total]; position_ids int [batch, sequence]; logits float
-    [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden: an extra output that the package names.
-    zero_inputs: int64 [1] inputs that are fed a constant 0. max_sequence_length: positions that prompt and output may
-    have together. vocab_size: width of a row of logits, None when nobody says. sampled_ids: only ids below it may be
-    chosen.
+    token_ids int [batch, sequence]; attention_mask int [batch, total]; position_ids int [batch, sequence], or three
+    copies of that, [3, batch, sequence]; logits float [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden:
+    an extra output that the package names. zero_inputs: int64 [1] inputs that are fed a constant 0. fixed_states: what
+    each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
+    row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
+    token a row, so a prompt goes in one by one.
     mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
     """
 
@@ -60,12 +78,14 @@ class DecoderFacts:
     hidden: Port | None
     zero_inputs: tuple[Port, ...]
     states: tuple[StatePort, ...]
+    fixed_states: tuple[FixedState, ...]
     aliasing: Aliasing
     max_sequence_length: int
     vocab_size: int | None
     sampled_ids: int | None
     mask_use: MaskUse
     last_token_only: bool
+    one_token: bool
     length_switches: tuple[LengthSwitch, ...]
 
     @property

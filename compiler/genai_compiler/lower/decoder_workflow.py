@@ -19,14 +19,14 @@ from genai_compiler.lower.decoder_components import (
     policy_component,
     token_contract,
 )
-from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort
+from genai_compiler.lower.decoder_facts import DecoderFacts
+from genai_compiler.lower.decoder_state import declared_cells, seeds, state_cells, state_groups
 from genai_compiler.read.signature import Port
 
 CAPABILITIES = (
     "workflow_ssa linear_effects typed_emit streaming_emit nested_control_flow loop_induction_values "
     "serving_service_contract bounded_state_recurrence"
 )
-_GROUP = "decoder_kv"
 # Sampling fields a caller may set, by the workflow input that carries each (section 1.8).
 _SAMPLING = {
     "temperature": ("sampling_temperature", "float32", 1.0),
@@ -57,11 +57,6 @@ def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) 
     return unshared
 
 
-def state_cell(state: StatePort, index: int) -> str:
-    """The name of the `index`-th cache cell."""
-    return f"{_GROUP}.{index:04d}"
-
-
 def application_inputs(facts: DecoderFacts) -> dict[str, str]:
     """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
     names: dict[str, str] = {}
@@ -87,7 +82,7 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
         "components": {"decoder": decoder_component(facts), "token_policy": policy_component(facts)},
         "state": _state(facts),
     }
-    if facts.states:
+    if facts.states or facts.fixed_states:
         workflow["serving"] = _serving(facts)
     return workflow | {"steps": [_loop(facts)]}
 
@@ -116,7 +111,7 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
     inputs["package.done"] = _literal(FLAG, False)
     inputs["package.accepted_len"] = _literal(COUNT, 0)
     inputs["package.sequence_capacity"] = _literal(SCALAR, limit)
-    for name, state in _seeds(facts).items():
+    for name, state in seeds(facts).items():
         zero = 0.0 if "float" in state.dtype else 0
         inputs[name] = _literal(cell_contract(state), zero)
     return inputs
@@ -146,19 +141,6 @@ def _application(port: Port, extent: str) -> Data:
     }
 
 
-def _seeds(facts: DecoderFacts) -> dict[str, StatePort]:
-    """One zero seed for each distinct cell contract, by input name."""
-    seeds: dict[str, StatePort] = {}
-    for state in facts.states:
-        if all(cell_contract(state) != cell_contract(each) for each in seeds.values()):
-            seeds["package.state_seed" + (f".{len(seeds)}" if seeds else "")] = state
-    return seeds
-
-
-def _seed_of(state: StatePort, facts: DecoderFacts) -> str:
-    return next(name for name, seed in _seeds(facts).items() if cell_contract(seed) == cell_contract(state))
-
-
 def _state(facts: DecoderFacts) -> Data:
     plain = {"scope": "invocation", "recurrence": {"kind": "invariant"}, "management": "workflow"}
     cells: Data = {
@@ -172,52 +154,23 @@ def _state(facts: DecoderFacts) -> Data:
             "recurrence": {"kind": "bounded", "axis": 1, "max": "package.sequence_capacity"},
         },
     }
-    for index, state in enumerate(facts.states):
-        cells[state_cell(state, index)] = {
-            "contract": cell_contract(state),
-            "scope": "invocation",
-            "initializer": _seed_of(state, facts),
-            "recurrence": {"kind": "invariant"},
-            "management": "runtime",
-            "release_boundary": "invocation",
-            "service_group": _GROUP,
-        }
-    return cells
+    return cells | declared_cells(facts)
 
 
 def _serving(facts: DecoderFacts) -> Data:
-    aliases = {
-        state_cell(state, index): {
-            "input": state.input,
-            "output": state.output,
-            "access": "read_write",
-            "role": state.role,
-            "layer": state.layer,
-        }
-        for index, state in enumerate(facts.states)
-    }
-    group = {
-        "kind": "full_attention",
-        "sequence_axis": 2,
-        "layout": "head_major_bnsh",
-        "aliasing": facts.aliasing,
-        "reuse": {"prefix_reusable": True, "evictable_prefix": True},
-        "capabilities": {"snapshot": True, "fork": True},
-        "ports": {"decoder": aliases},
-    }
-    service = {"groups": {_GROUP: group}}
+    service = {"groups": state_groups(facts)}
     return {"active": "active", "done": "done", "accepted_len": "accepted_len", "state_service": service}
 
 
 def _loop(facts: DecoderFacts) -> Data:
-    cells = [state_cell(state, index) for index, state in enumerate(facts.states)]
+    cells = state_cells(facts)
     policy = ("active", "done", "accepted_len")
     carried = [{"cell": cell, "next": f"body.{cell}"} for cell in (*policy, *cells)]
     return {
         "kind": "loop",
         "setup": [],
         "steps": [
-            _invoke_decoder(facts, cells),
+            _invoke_decoder(facts),
             {
                 "kind": "invoke",
                 "component": "token_policy",
@@ -234,12 +187,13 @@ def _loop(facts: DecoderFacts) -> Data:
     }
 
 
-def _invoke_decoder(facts: DecoderFacts, cells: list[str]) -> Data:
+def _invoke_decoder(facts: DecoderFacts) -> Data:
     inputs = {facts.token_ids.name: "request.input_ids", **application_inputs(facts)}
     inputs |= {port.name: f"package.{port.name}" for port in facts.zero_inputs}
-    inputs |= {state.input: cell for state, cell in zip(facts.states, cells, strict=True)}
+    cells = state_cells(facts)
+    inputs |= {state.input: cell for cell, state in cells.items()}
     outputs = {facts.logits.name: "step.logits"}
     if facts.hidden is not None:
         outputs[facts.hidden.name] = _step_value(facts.hidden)
-    outputs |= {state.output: f"body.{cell}" for state, cell in zip(facts.states, cells, strict=True)}
+    outputs |= {state.output: f"body.{cell}" for cell, state in cells.items()}
     return {"kind": "invoke", "component": "decoder", "inputs": inputs, "outputs": outputs}

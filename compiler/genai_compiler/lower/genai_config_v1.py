@@ -11,12 +11,14 @@ from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
+from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.unrunnable import check_graph, missing_files
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named, read_genai_config
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
+from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.session_options import ProviderPreference, SessionOptions
 from genai_compiler.read.signature import Signature, load_graph, signature_of
@@ -64,13 +66,15 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
     found += port_problems
     merge = Merge(config, signature)
     states = merge_states(ports, merge)
+    one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
+    fixed = merge_fixed_states(ports, one_token, merge)
     aliasing = choose_aliasing(states, ports, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
     length = merge_length(states, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
     found += [*merge.problems, *text_problems, *search_problems]
-    found += check_graph(model, artifact, has_state=bool(ports.keys or ports.values))
+    found += check_graph(model, artifact, has_state=bool(ports.keys or ports.values or ports.fixed))
     if errors(found) or ports.token_ids is None or ports.logits is None:
         raise CompileError([])
     facts = DecoderFacts(
@@ -83,12 +87,14 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
         hidden=ports.hidden,
         zero_inputs=ports.zero_inputs,
         states=states,
+        fixed_states=fixed,
         aliasing=aliasing,
         max_sequence_length=length,
         vocab_size=width,
         sampled_ids=sampled,
         mask_use=mask_use(model, ports.attention_mask.name) if ports.attention_mask is not None else "lengths",
         last_token_only=last_token_only(model, ports.logits.name),
+        one_token=one_token,
         length_switches=length_switches(model),
     )
     return Lowered(
@@ -132,8 +138,14 @@ def _other_classes(config: GenaiConfig) -> list[Problem]:
 def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:
     kind = f"model.type {config.model_type!r}" if config.model_type else "model.type is not stated; it"
     ends = "; ".join(f"{each.id} ({', '.join(each.said_by)})" for each in text.end_ids)
-    return (
+    notes = [
         f"{kind} decides nothing: what runs is read from the graph",
         f"end tokens: {ends or 'none'}",
         f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
-    )
+    ]
+    if facts.fixed_states:
+        size = sum(each.bytes_per_row for each in facts.fixed_states)
+        notes.append(f"state of one size: {size} bytes a row, replaced by each step")
+    if facts.one_token:
+        notes.append("the graph takes one token a call: a prompt is fed token by token")
+    return tuple(notes)

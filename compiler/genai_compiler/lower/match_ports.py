@@ -41,8 +41,8 @@ def match_ports(config: GenaiConfig, signature: Signature) -> tuple[MatchedPorts
     matching = Matching(config, inputs, outputs, dict(inputs))
     tokens = _token_ids(matching)
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
-    _check_rank_2(matching, "attention_mask", mask)
-    _check_rank_2(matching, "position_ids", positions)
+    _check_mask(matching, mask)
+    _check_positions(matching, positions)
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     check_pairs(matching, keys, values)
@@ -75,26 +75,37 @@ def _token_ids(matching: Matching) -> Port | None:
     return port
 
 
-def _check_rank_2(matching: Matching, key: str, port: Port | None) -> None:
+def _check_mask(matching: Matching, port: Port | None) -> None:
+    if port is not None and (port.dtype not in _INTEGERS or rank_of(port) not in (2, None)):
+        what = f"input {port.name!r} is {spell_port(port)}; it must be int64 or int32 with two axes"
+        matching.problem("wrong-port", (*INPUTS, "attention_mask"), what)
+    elif port is not None and port.shape is not None and isinstance(port.shape[1], int):
+        _refuse_length(matching, "attention_mask", port)
+
+
+def _check_positions(matching: Matching, port: Port | None) -> None:
+    """[batch, sequence], or three such copies: without media the three axes of a position are equal."""
     if port is None:
         return
-    if rank_of(port) == 3 and key == "position_ids":
-        what = f"input {port.name!r} is {spell_port(port)}: three-axis positions are not compiled yet"
-        help = "positions [batch, sequence] are; export a text-only decoder with them if the model has one"
-        matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
-    elif port.dtype not in _INTEGERS or rank_of(port) not in (2, None):
-        what = f"input {port.name!r} is {spell_port(port)}; it must be int64 or int32 with two axes"
-        matching.problem("wrong-port", (*INPUTS, key), what)
+    three = rank_of(port) == 3 and port.shape is not None and port.shape[0] == 3
+    if port.dtype not in _INTEGERS or not (three or rank_of(port) in (2, None)):
+        what = f"input {port.name!r} is {spell_port(port)}; positions are int64 or int32, [batch, sequence] or [3, ...]"
+        matching.problem("wrong-port", (*INPUTS, "position_ids"), what)
     else:
-        _check_open_length(matching, key, port)
+        _check_open_length(matching, "position_ids", port)
 
 
 def _check_open_length(matching: Matching, key: str, port: Port) -> None:
-    """Prompts have any length: an input of a fixed number of positions belongs to packages that pad or window."""
-    if port.shape is not None and isinstance(port.shape[1], int):
-        what = f"input {port.name!r} is {spell_port(port)}: a fixed number of positions a call is not compiled yet"
-        help = "export with a symbolic sequence axis"
-        matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
+    """Prompts have any length: they go in as one piece or, where the graph says 1, one by one."""
+    if port.shape is not None and isinstance(port.shape[-1], int) and port.shape[-1] != 1:
+        _refuse_length(matching, key, port)
+
+
+def _refuse_length(matching: Matching, key: str, port: Port) -> None:
+    """An input of a fixed number of positions belongs to packages that pad or window."""
+    what = f"input {port.name!r} is {spell_port(port)}: a fixed number of positions a call is not compiled yet"
+    help = "export with a symbolic sequence axis, or with 1 for one token a call"
+    matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
 
 
 def _logits(matching: Matching) -> Port | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import Plan
-from genai_compiler.plan.state import StateGroup
+from genai_compiler.plan.state import GROWTH, StateGroup
 from genai_compiler.read.attention import CacheOp, writes_in_place
 
 
@@ -26,6 +26,8 @@ def place_state(plan: Plan, profile: Profile) -> Plan:
 
 
 def _placed(group: StateGroup, profile: Profile) -> StateGroup:
+    if not any(GROWTH in slot.dims for slot in group.slots):
+        return replace(group, storage="growing", reason="of one size: what a step gives is what the next one takes")
     declared = profile.groups.get(group.name)
     if declared is not None and declared.aliasing == "forbidden":
         return replace(group, storage="growing", reason="the package does not permit past and present to be one buffer")
@@ -45,7 +47,7 @@ def _placed(group: StateGroup, profile: Profile) -> StateGroup:
 def _grown(group: StateGroup) -> StateGroup:
     if group.storage != "shared-buffer":
         return group
-    return replace(group, storage="growing", reason="another group of this decoder grows; a session has one way")
+    return replace(group, storage="growing", reason="another group of this decoder is no shared buffer; a session has one way")
 
 
 def _pairs(op: CacheOp) -> tuple[tuple[str, str], ...]:

@@ -19,20 +19,21 @@ from genai_compiler.plan.ir import (
 )
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
-from genai_compiler.plan.state import DecodeFacts, Mask, Slot, StateGroup
+from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Mask, Slot, StateGroup
 from genai_compiler.read.attention import writes_in_place
 from genai_compiler.read.document import Component, EmitStep, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
 from genai_compiler.read.mask_width import width_reaches_only_attention
+from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
+from genai_compiler.read.signature import Port
 
 if TYPE_CHECKING:
     from genai_compiler.plan.build_steps import StepBuilder
 
 DECODE, POLICY = "onnx-genai.autoregressive-decode", "onnx-genai.token-policy"
-ROWS, GROWTH = -1, -2
 OWNED_ROLES = ("token_ids", "attention_mask", "position_ids")
 Pairs = tuple[tuple[str, str], ...]
 Built = tuple[tuple[Op, ...], tuple[StateGroup, ...], DecodeFacts | None]
@@ -176,18 +177,21 @@ class DecoderLoop:
         positions = ports.get("position_ids")
         fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
         self._unfed(steps, graph, fed, groups)
+        one_token = takes_one_token(graph.model, inputs[tokens])
+        cut = last_token_only(graph.model, logits)
         return DecodeFacts(
             component=component,
             tokens=tokens,
             token_dtype=inputs[tokens].dtype,
             mask=mask,
-            positions=(positions, inputs[positions].dtype) if positions in inputs else None,
+            positions=self._positions(steps, inputs.get(positions or "")),
             logits=logits,
             logits_dtype=outputs[logits].dtype,
-            last_logits_only=last_token_only(graph.model, logits),
+            last_logits_only=cut,
             group=groups[0].name if groups else "",
-            ragged=self._ragged(graph, mask, positions in inputs, groups),
+            ragged=not one_token and not cut and self._ragged(graph, mask, positions in inputs, groups),
             vocab_size=self._vocabulary(graph, logits),
+            one_token=one_token,
         )
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
@@ -227,13 +231,26 @@ class DecoderLoop:
         fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
         return Mask(found.name, found.dtype, use, fixed)
 
+    def _positions(self, steps: "StepBuilder", port: Port | None) -> tuple[str, str, int] | None:
+        if port is None:
+            return None
+        rank = len(port.shape) if port.shape is not None else 2
+        if rank not in (2, 3) or (rank == 3 and port.shape is not None and port.shape[0] != 3):
+            what = f"the positions '{port.name}' are neither [rows, tokens] nor three copies of that"
+            place = (*WORKFLOW, "components", self.decode[1].component, "ports", "inputs", port.name)
+            steps.report.error("decoder-roles", place, what, "export the decoder with one of these forms")
+        return port.name, port.dtype, rank
+
     @staticmethod
     def _ragged(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:
         """Whether rows of different length may share a run: something tells the graph where each row ends."""
         fixed_size = any(GROWTH not in slot.dims for group in groups for slot in group.slots)
-        if mask is None or fixed_size or last_token_only(graph.model, graph.signature.outputs[0].name):
+        if mask is None or fixed_size:
             return False
-        own_lengths = bool(graph.signature.cache_ops) and all(writes_in_place(op) for op in graph.signature.cache_ops)
+        ops = graph.signature.cache_ops
+        cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
+        held = {(slot.past, slot.present) for group in groups for slot in group.slots}
+        own_lengths = bool(ops) and held <= cached and all(writes_in_place(op) for op in ops)
         return (own_lengths and mask.constant_width) if mask.use == "lengths" else positions
 
     def _vocabulary(self, graph: Graph, logits: str) -> int:

@@ -5,12 +5,15 @@ from typing import Literal
 
 from genai_compiler.plan.dtypes import SIZE
 
+ROWS, GROWTH = -1, -2
+"""Marks in a slot's dims: the axis of request rows, and the axis that holds one entry a token."""
+
 Storage = Literal["carried", "growing", "shared-buffer", "fixed"]
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: -1 the row axis, -2 the growth axis."""
+    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH."""
 
     past: str
     present: str
@@ -22,8 +25,9 @@ class Slot:
 class StateGroup:
     """Tensors that live and grow together, and how they are kept.
 
-    storage: `carried` ordinary values; `growing` present becomes past, allocated by the session; `shared-buffer` past
-    and present are one buffer with room to grow; `fixed` one buffer of the graph's own capacity. reason: why, in words.
+    storage: `carried` ordinary values; `growing` present becomes past, allocated by the session (also where it keeps
+    its size); `shared-buffer` past and present are one buffer with room to grow; `fixed` one buffer of the graph's own
+    capacity. reason: why, in words.
     """
 
     name: str
@@ -55,23 +59,28 @@ class Mask:
 
 @dataclass(frozen=True)
 class DecodeFacts:
-    """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3)."""
+    """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
+
+    positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
+    one token a row, so that a prompt goes in one by one.
+    """
 
     component: str
     tokens: str
     token_dtype: str
     mask: Mask | None
-    positions: tuple[str, str] | None
+    positions: tuple[str, str, int] | None
     logits: str
     logits_dtype: str
     last_logits_only: bool
     group: str
     ragged: bool
     vocab_size: int
+    one_token: bool
 
 
 def _per_token(slot: Slot) -> int:
     count = SIZE[slot.dtype]
     for dim in slot.dims:
         count *= dim if dim > 0 else 1
-    return count if -2 in slot.dims else 0
+    return count if GROWTH in slot.dims else 0

@@ -109,7 +109,10 @@ def _decoder(plan: Plan) -> Iterator[str]:
         width = "constant width" if facts.mask.constant_width else "exact width"
         yield f"  mask {facts.mask.port} ({facts.mask.dtype}): {facts.mask.use}, {width}"
     if facts.positions is not None:
-        yield f"  positions {facts.positions[0]} ({facts.positions[1]})"
+        port, dtype, rank = facts.positions
+        yield f"  positions {port} ({dtype})" + (", three copies" if rank == 3 else "")
+    if facts.one_token:
+        yield "  one token a run: the prompt goes in token by token"
 
 
 def _yes(flag: bool) -> str:

@@ -1,0 +1,49 @@
+"""States of one size, as the graph has them: extents are numbers, and what a step gives is as large as what it took."""
+
+from genai_compiler.lower.decoder_facts import FixedState
+from genai_compiler.lower.match_ports import MatchedPorts
+from genai_compiler.lower.match_state import LayerPorts, is_fixed_size, spell_pair
+from genai_compiler.lower.merge_facts import Merge
+from genai_compiler.read.places import DocPath
+
+_PATH: DocPath = ("model", "decoder", "inputs")
+
+
+def merge_fixed_states(ports: MatchedPorts, one_token: bool, merge: Merge) -> tuple[FixedState, ...]:
+    """The states in the order of the graph's inputs. Reports wrong-port and unknown-state-shape.
+
+    one_token: a call takes one token a row, so that an extent which the graph spells by its sequence length is a number
+    after all.
+    """
+    sequence = ports.token_ids.shape[1] if ports.token_ids is not None and ports.token_ids.shape else None
+    symbol = sequence if isinstance(sequence, str) and not one_token else ""
+    found: list[FixedState] = []
+    for each in ports.fixed:
+        if not is_fixed_size(each.past):
+            what = f"{spell_pair(each)}: its extents are not numbers, so it can't be made before the first step"
+            help = "a state is float [batch, n, m, ...]; export it with fixed extents"
+            merge.report("unknown-state-shape", _PATH, what, help, True)
+        elif reason := _changes(each, symbol):
+            help = "what a step gives must be as large as what it took, whatever the number of tokens"
+            merge.report("wrong-port", _PATH, f"{spell_pair(each)}: {reason}", help, True)
+        else:
+            shape = tuple(extent for extent in (each.past.shape or ())[1:] if isinstance(extent, int))
+            found.append(FixedState(each.layer, each.past.name, each.present.name, each.past.dtype, shape))
+    return tuple(found)
+
+
+def _changes(each: LayerPorts, sequence: str) -> str:
+    """How the next value differs from the past in dtype or size, "" when nothing says that it does."""
+    past, present = each.past, each.present
+    if past.dtype != present.dtype:
+        return "the dtypes differ"
+    if past.shape is None or present.shape is None:
+        return ""
+    if len(past.shape) != len(present.shape):
+        return "the ranks differ"
+    for axis, (old, new) in enumerate(zip(past.shape[1:], present.shape[1:], strict=True), start=1):
+        if isinstance(new, int) and new != old:
+            return f"axis {axis} has another extent"
+        if sequence and isinstance(new, str) and sequence in new.split():
+            return f"axis {axis} grows with the tokens of a call"
+    return ""
