@@ -43,6 +43,10 @@ CAPABILITIES = ["workflow_ssa", "linear_effects", "nested_control_flow", "typed_
                 "loop_induction_values", "serving_service_contract", "bounded_state_recurrence"]  # fmt: skip
 
 
+Port = tuple[int, list[int | str]]
+"""ONNX element type and extents."""
+
+
 @dataclass
 class Attention:
     """The graph of the attention component.
@@ -64,9 +68,12 @@ class Attention:
         """Write the graph."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(NUMPY[self.dtype]))
         cache: list[int | str] = ["batch", KV_HEADS, "past", HEAD]
-        ports = {"input_ids": (TensorProto.INT64, ["batch", "sequence"]), "mask": (TensorProto.INT64, ["batch", "all"])}
+        ports: dict[str, Port] = {
+            "input_ids": (TensorProto.INT64, ["batch", "sequence"]),
+            "mask": (TensorProto.INT64, ["batch", "all"]),
+        }
         ports |= {"past.k": (kind, cache), "past.v": (kind, cache)}
-        made = {"logits": (kind, ["batch", "sequence", HEADS * HEAD])}
+        made: dict[str, Port] = {"logits": (kind, ["batch", "sequence", HEADS * HEAD])}
         made |= {f"present.{part}": (kind, ["batch", KV_HEADS, "now", HEAD]) for part in "kv"}
         made |= {name: (helper.np_dtype_to_tensor_dtype(np.dtype(d)), dims) for name, (d, dims) in self.outputs.items()}
         sides = [[helper.make_tensor_value_info(n, *each) for n, each in side.items()] for side in (ports, made)]

@@ -114,7 +114,8 @@ class Held:
             if kind == "width":
                 total = max(total, values[place].shape()[-1])
             else:
-                total = max(total, *(valid if place == self._valid else _row_sums(values[place])))
+                sums = valid if place == self._valid else _row_sums(values[place])
+                total = max((total, *sums))
         return _Lengths(total, values[self._new].shape()[1], valid)
 
     def _check(self, lengths: _Lengths) -> None:

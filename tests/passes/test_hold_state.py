@@ -157,12 +157,16 @@ def test_cells_bounded_on_another_axis_or_differently(base: Base) -> None:
 
 def test_a_component_that_a_request_may_replace_or_that_has_effects(base: Base) -> None:
     plan, profile = base
-    for changes in ({"overridable": True}, {"effects": ("log",)}):
-        known = plan.component("model")
-        fields = {name: value for name, value in changes.items() if hasattr(known, name)}
-        changed = replace(known, **(fields or {"pure": False}))
+    known = plan.component("model")
+    for changed in (replace(known, overridable=True), replace(known, pure=False)):
         others = tuple(changed if each is known else each for each in plan.components)
         assert "may be replaced, or has effects" in reason(replace(plan, components=others), profile)
+
+
+def test_a_component_that_is_no_graph(base: Base) -> None:
+    plan, profile = base
+    others = {name: graph for name, graph in profile.graphs.items() if name != "model"}
+    assert reason(plan, Profile(others, profile.groups)) == "component 'model' is no graph"
 
 
 def test_next_values_of_two_components(base: Base) -> None:

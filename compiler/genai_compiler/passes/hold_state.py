@@ -164,7 +164,10 @@ def _pairs(invoke: Invoke, carries: tuple[Carry, ...]) -> tuple[tuple[str, str],
 
 
 def _check_graph(invoke: Invoke, pairs: tuple[tuple[str, str], ...], profile: Profile) -> None:
-    ops = profile.graphs[invoke.component].signature.cache_ops
+    graph = profile.graphs.get(invoke.component)
+    if graph is None:
+        raise _Unfit(f"component '{invoke.component}' is no graph")
+    ops = graph.signature.cache_ops
     cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
     if not ops or set(pairs) != cached:
         raise _Unfit(f"its cells are not exactly past and present of the attention operators of '{invoke.component}'")
@@ -173,7 +176,7 @@ def _check_graph(invoke: Invoke, pairs: tuple[tuple[str, str], ...], profile: Pr
         raise _Unfit(f"{other} is not known to write in place into a buffer that is longer than what is valid")
     if any(op.bounded for op in ops):
         raise _Unfit("its attention operators drop what left their window")
-    counts = read_counts(profile.graphs[invoke.component].model.graph)
+    counts = read_counts(graph.model.graph)
     shown = next((present for _, present in pairs if counts[present] != 1), "")
     if shown:
         raise _Unfit(f"'{shown}' is also read inside the graph of '{invoke.component}'")

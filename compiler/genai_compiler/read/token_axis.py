@@ -117,7 +117,7 @@ class _TokenAxis:
 
 
 def _is_attention(node: NodeProto) -> bool:
-    return node.op_type == "GroupQueryAttention"
+    return str(node.op_type) == "GroupQueryAttention"
 
 
 def _at(node: NodeProto, index: int) -> str:

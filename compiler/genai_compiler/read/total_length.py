@@ -44,7 +44,7 @@ def _given(model: ModelProto, slot: int) -> set[str]:
 
 
 def _is_attention(node: NodeProto) -> bool:
-    return node.op_type == "GroupQueryAttention"
+    return str(node.op_type) == "GroupQueryAttention"
 
 
 def _writers(graph: GraphProto) -> dict[str, NodeProto]:
