@@ -47,7 +47,7 @@ def test_writing_into_what_was_published_changes_no_state(model: Callable[[str],
 
 
 def test_row_wise_events_are_kept_in_order(model: Callable[[str], Model]) -> None:
-    inputs = {"x": np.array([[0], [1]]), "limit": np.array([4]), "live": np.array([True, True])}
+    inputs = {"x": np.array([[4], [1]]), "limit": np.array([4]), "live": np.array([True, True])}
     ours = model("ragged-emit").run(inputs).row_events("beats")
     theirs = interpret(FIXTURES / "ragged-emit", inputs).outputs["beats"]
     assert isinstance(theirs, RowEvents)
