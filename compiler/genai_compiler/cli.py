@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genai_compiler.problem_formats import FORMATS, as_json, as_sarif
+
 if TYPE_CHECKING:
     from genai_compiler.problem import Problem
 
@@ -73,7 +75,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--print", choices=stages, metavar="STAGE", dest="show", help="print what a stage made")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
-    parser.add_argument("--format", choices=("text", "json", "sarif"), default="text", help="how problems are written")
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
     parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
     return parser
@@ -123,7 +125,6 @@ def _run(arguments: argparse.Namespace) -> int:
 def _print_problems(problems: "Sequence[Problem]", form: str) -> None:
     from genai_compiler.driver import compiler_version
     from genai_compiler.problem import errors
-    from genai_compiler.problem_formats import as_json, as_sarif
 
     if form != "text":
         print(as_json(problems) if form == "json" else as_sarif(problems, compiler_version()))

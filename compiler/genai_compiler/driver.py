@@ -1,9 +1,9 @@
 """The whole compiler on one screen: read -> build -> passes -> emit.
 
-Each stage has a name; `stages` yields (name, what it made) one after the other, so that a caller can stop after any.
+Each stage has a name in STAGES; `trace` is told what it made, and a caller can stop after any.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -77,7 +77,7 @@ def compile_package(
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
-    facts = manifest(plan, loaded, compiler_version(), path, options.bundle, executor)
+    facts = manifest(plan, loaded, compiler_version(), path, executor)
     write_folder(target, loaded, {"executor.py": executor, "plan.txt": plan_text(plan)}, facts, options.bundle)
     return Compiled(target, plan, executor, problems, loaded.notes)
 
@@ -92,8 +92,9 @@ def check_package(package: str | Path) -> tuple[Problem, ...]:
 
 def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan, tuple[Problem, ...]]:
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
-    _checked(package)
-    plan, problems = build(package)
+    doubts = _checked(package)
+    plan, found = build(package)
+    problems = (*doubts, *found)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))
     _verified("build", plan)
@@ -111,16 +112,20 @@ def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan,
     return plan, problems
 
 
-def _checked(package: Package) -> None:
-    """Hold the document against the standard and against its files; what needs a sound document waits for one."""
+def _checked(package: Package) -> tuple[Problem, ...]:
+    """Hold the document against the standard and against its files; what needs a sound document waits for one.
+
+    Returns warnings. Raises CompileError when there are errors.
+    """
     problems = check_document(package.metadata, package.places)
-    if not problems:
-        problems = check_admission(package)
+    if not errors(problems):
+        problems = (*problems, *check_admission(package))
     report = Report(package.places)
     negotiate(package, report)
     problems = (*problems, *report.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))
+    return problems
 
 
 def emit_executor(plan: Plan, package: Package) -> str:
@@ -135,11 +140,6 @@ def emit_executor(plan: Plan, package: Package) -> str:
 def compiler_version() -> str:
     """The version of the installed distribution."""
     return version("genai-compile")
-
-
-def stages() -> Iterator[str]:
-    """Stage names in order."""
-    yield from STAGES
 
 
 def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:

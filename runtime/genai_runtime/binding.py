@@ -61,13 +61,16 @@ def over(array: Array, dtype: str = "") -> Value:
 
 
 def as_bits(value: Value, dtype: str) -> Array:
-    """A tensor of a type that numpy lacks, as an array of its bits (a view of its memory)."""
+    """A tensor of a type that numpy lacks, as an array of its bits: a view of its memory that keeps it alive."""
     import ctypes
 
     width = np.dtype(NUMPY[dtype])
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
+    if not count:
+        return np.empty(shape, width)
     memory: Any = (ctypes.c_byte * (count * width.itemsize)).from_address(cast(Any, value).data_ptr())
+    memory.tensor = value  # an address keeps nothing alive
     array: Array = np.frombuffer(memory, dtype=width, count=count).reshape(shape)
     return array
 
@@ -84,19 +87,42 @@ def available_providers() -> list[str]:
     return list(ort.get_available_providers())
 
 
+SESSION_ATTRIBUTES = {
+    "intra_op_num_threads": "intra_op_num_threads",
+    "inter_op_num_threads": "inter_op_num_threads",
+    "log_severity_level": "log_severity_level",
+    "log_verbosity_level": "log_verbosity_level",
+    "enable_cpu_mem_arena": "enable_cpu_mem_arena",
+    "enable_mem_pattern": "enable_mem_pattern",
+    "log_id": "logid",
+    "graph_optimization_level": "graph_optimization_level",
+}
+"""Session options of a manifest that are no config entries -> attributes of ONNX Runtime's SessionOptions."""
+
+
 def open_session(
     graph: Path, options: dict[str, str | int | bool], providers: Sequence[tuple[str, dict[str, str]]]
 ) -> Any:
-    """An inference session. options: SessionOptions attributes; names with a dot are config entries."""
+    """An inference session. options: names with a dot are config entries, others stand in SESSION_ATTRIBUTES.
+
+    Raises LoadError `damaged-folder` for an attribute that is none, or whose value can't be one.
+    """
     settings = ort.SessionOptions()
     for key, value in options.items():
         if "." in key:
             settings.add_session_config_entry(key, str(value))
-        elif key == "graph_optimization_level":
-            settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, str(value))
         else:
-            setattr(settings, "logid" if key == "log_id" else key, value)
+            _set_attribute(settings, key, value)
     return ort.InferenceSession(str(graph), settings, providers=list(providers))
+
+
+def _set_attribute(settings: Any, key: str, value: object) -> None:
+    try:
+        if key == "graph_optimization_level":
+            value = ort.GraphOptimizationLevel.__members__[str(value)]
+        setattr(settings, SESSION_ATTRIBUTES[key], value)
+    except (KeyError, TypeError) as fault:
+        raise LoadError("damaged-folder", f"there is no session option {key!r} with the value {value!r}") from fault
 
 
 def run_with_values(session: Any) -> RunWithValues:

@@ -6,20 +6,13 @@ from typing import cast
 
 import numpy as np
 
+from genai_runtime.options import ROLES, role_fallbacks
 from genai_runtime.problem import RequestError
 from genai_runtime.request import Request
-from genai_runtime.values import NUMPY, Array, Value, to_value
+from genai_runtime.values import NUMPY, Array, Value, encode, to_bfloat16, to_value
 
 Dim = int | str | None
 Literal = bool | int | float | tuple[bool | int | float, ...] | None
-ROLE_FALLBACKS: Mapping[str, int | float] = {
-    "seed": 0,
-    "sampling_temperature": 1.0,
-    "sampling_top_k": 0,
-    "sampling_top_p": 1.0,
-    "sampling_min_p": 0.0,
-}
-"""What a runtime role is when neither caller nor document says: the runtime's own sampling values (standard, 1.8)."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,8 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
     """Bind every declared input. Raises RequestError: unknown-input, missing-input, wrong-dtype, wrong-rank, ..."""
     _refuse_unknown(inputs, request.tensors)
     symbols: dict[str, int] = {}
-    given = {each.name: _given(each, request) for each in inputs}
+    fallbacks = _fallbacks(inputs, request)
+    given = {each.name: _given(each, request, fallbacks) for each in inputs}
     arrays: dict[str, Array] = {}
     for each in sorted(inputs, key=lambda item: item.name):
         array = given[each.name]
@@ -90,21 +84,28 @@ def _refuse_unknown(inputs: Sequence[Input], tensors: Mapping[str, Array]) -> No
         raise RequestError("unknown-input", f"the package declares no input {names}", help=f"inputs: {sorted(known)}")
 
 
-def _given(spec: Input, request: Request) -> Array | None:
+def _fallbacks(inputs: Sequence[Input], request: Request) -> Mapping[str, int | float]:
+    """What a role is bound to where neither request nor document says."""
+    defaults = {each.role: each.default for each in inputs if each.source == "request" and each.default is not None}
+    stated = {option: defaults[role] for option, role in ROLES.items() if role in defaults}
+    return role_fallbacks(request.sampling[0], stated)
+
+
+def _given(spec: Input, request: Request, fallbacks: Mapping[str, int | float]) -> Array | None:
     if spec.name in request.tensors:
         return request.tensors[spec.name]
     if spec.application and spec.application in request.tensors:
         return request.tensors[spec.application]
     if spec.source == "request" and spec.role in request.roles:
         return _role_value(spec, request.roles[spec.role])
-    if spec.source == "request" and spec.default is None and spec.role in ROLE_FALLBACKS:
-        return _role_value(spec, ROLE_FALLBACKS[spec.role])
+    if spec.source == "request" and spec.default is None and spec.role in fallbacks:
+        return _role_value(spec, fallbacks[spec.role])
     return None
 
 
 def _role_value(spec: Input, value: Array | int | float) -> Array:
     try:
-        array = np.asarray(value, dtype=NUMPY[spec.dtype])
+        array = encode(value, spec.dtype)
     except (OverflowError, TypeError, ValueError) as fault:
         raise RequestError("bad-value", f"{value!r} for role '{spec.role}' is no {spec.dtype}: {fault}") from fault
     if array.ndim == 0 and len(spec.dims) == 1:
@@ -119,6 +120,7 @@ def _role_value(spec: Input, value: Array | int | float) -> Array:
 
 def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
     wanted = np.dtype(NUMPY[spec.dtype])
+    array = _in_bits(spec, array)
     if array.dtype != wanted:
         raise RequestError("wrong-dtype", f"input '{spec.name}' is {array.dtype}, the package wants {spec.dtype}")
     if array.ndim != len(spec.dims):
@@ -126,6 +128,13 @@ def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
         raise RequestError("wrong-rank", what)
     unify(f"input '{spec.name}'", array.shape, spec.dims, symbols, spec.row_axis, spec.row_factor)
     return array
+
+
+def _in_bits(spec: Input, array: Array) -> Array:
+    """The bits of a caller's tensor of a type that numpy lacks: float32, as outputs have it, or an extension type."""
+    if spec.dtype == "bfloat16" and array.dtype == np.float32:
+        return to_bfloat16(array)
+    return array.view(NUMPY[spec.dtype]) if array.dtype.name == spec.dtype else array
 
 
 def unify(
@@ -156,7 +165,7 @@ def _literal(spec: Input, symbols: dict[str, int]) -> Array | None:
         return None
     shape = [_literal_extent(spec, axis, symbols) for axis in range(len(spec.dims))]
     if not isinstance(spec.default, tuple):
-        return np.full(shape, spec.default, dtype=NUMPY[spec.dtype])
+        return np.full(shape, _literal_elements(spec))
     free = [axis for axis, dim in enumerate(spec.dims) if isinstance(dim, str) and dim not in symbols]
     if len(free) == 1:
         others = int(np.prod([extent for axis, extent in enumerate(shape) if axis != free[0]], dtype=np.int64))
@@ -164,7 +173,14 @@ def _literal(spec: Input, symbols: dict[str, int]) -> Array | None:
     if int(np.prod(shape, dtype=np.int64)) != len(spec.default):
         what = f"the literal of input '{spec.name}' has {len(spec.default)} elements, its shape here is {shape}"
         raise RequestError("literal-length", what)
-    return np.array(spec.default, dtype=NUMPY[spec.dtype]).reshape(shape)
+    return _literal_elements(spec).reshape(shape)
+
+
+def _literal_elements(spec: Input) -> Array:
+    try:
+        return encode(spec.default, spec.dtype)
+    except (OverflowError, TypeError, ValueError) as fault:
+        raise RequestError("bad-value", f"the literal of input '{spec.name}' is no {spec.dtype}: {fault}") from fault
 
 
 def _literal_extent(spec: Input, axis: int, symbols: Mapping[str, int]) -> int:

@@ -12,7 +12,15 @@ import numpy.typing as npt
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
 from genai_runtime.generation import Generation, Run, TextSettings
 from genai_runtime.manifest import Manifest
-from genai_runtime.options import ROLES, Limits, resolve_limits, resolve_sampling, row_values, workflow_roles
+from genai_runtime.options import (
+    ROLES,
+    Limits,
+    refuse_overrides,
+    resolve_limits,
+    resolve_roles,
+    resolve_sampling,
+    row_values,
+)
 from genai_runtime.problem import RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Event, Request, SessionStore
@@ -21,7 +29,7 @@ from genai_runtime.sessions import Sessions
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
-from genai_runtime.values import NUMPY, Array
+from genai_runtime.values import NUMPY, Array, from_bfloat16
 
 Message = Mapping[str, Any]
 
@@ -39,7 +47,8 @@ class Model:
     """
 
     def __init__(self, manifest: Manifest, executor: Executor, sessions: Sessions, notices: Sequence[str]) -> None:
-        self._manifest, self._executor, self._sessions = manifest, executor, sessions
+        self._manifest, self._sessions = manifest, sessions
+        self._open: Executor | None = executor
         self._kept: dict[str, SessionStore] = {}
         self.notices = tuple(notices)
 
@@ -62,17 +71,20 @@ class Model:
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
         that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
-        Raises RequestError (unknown-option, bad-sampling-options, context-exceeded, empty-prompt, unsupported-option).
+        Raises RequestError (unknown-option, bad-sampling-options, option-not-allowed, option-out-of-bounds,
+        context-exceeded, empty-prompt, unsupported-option, closed).
         """
+        executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)
+        refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped: set[int] = set()
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(prompts, limits, options, stop_on_eos, stopped)
+            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped)
         else:
-            runs = self._workflow_runs(prompts, limits, sampling, stop_on_eos)
+            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
         return Generation(runs, prompts, text, stopped, limits.context)
 
     def chat(
@@ -90,6 +102,7 @@ class Model:
         messages: mappings with `role` and `content`. tools: JSON schemas, as the template expects them.
         Raises RequestError `no-chat-template`, `chat-template-refused` (with the template's own words), and generate's.
         """
+        self._check_open()
         ids = encode_chat(
             self.tokenizer,
             self.chat_template,
@@ -144,27 +157,32 @@ class Model:
         overrides: Mapping[str, str] | None = None,
     ) -> Generator[Event, None, Result]:
         """Like `run`, yielding each Event(output, row, value, step) as it is published."""
+        executor = self._executor
         tensors = {name: np.asarray(value) for name, value in inputs.items()}
+        roles, sampling = self._sampling_of(tensors)
         store = None if session is None else self._kept.setdefault(session, SessionStore())
         request = Request(
             tensors=tensors,
+            roles=roles,
             stop_on_eos=stop_on_eos,
             session=store,
-            sampling=(self._sampling_of(tensors),),
+            sampling=sampling,
             end_ids=self._end_ids_of(tensors),
             valid_ids=self._valid_ids,
             context_length=int(self._generation["context_length"]),
             overrides=self._overrides(overrides or {}),
         )
         with nullcontext() if store is None else store.leased(str(session)):
-            return (yield from self._executor.run(request))
+            return (yield from executor.run(request))
 
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""
+        self._check_open()
         self._kept.pop(session, None)
 
     def describe(self) -> dict[str, Any]:
         """Inputs, outputs, state groups, policy, context, providers: plain data."""
+        self._check_open()
         data = self._manifest.data
         return {
             "name": data["name"],
@@ -181,7 +199,8 @@ class Model:
         }
 
     def close(self) -> None:
-        """Let the sessions go. Requests in flight keep theirs until they end."""
+        """Let the sessions go; later calls raise RequestError `closed`. Requests in flight keep theirs to the end."""
+        self._open = None
         self._sessions.close()
         self._kept.clear()
 
@@ -192,6 +211,15 @@ class Model:
         self.close()
 
     # ---- requests ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _executor(self) -> Executor:
+        return self._check_open()
+
+    def _check_open(self) -> Executor:
+        if self._open is None:
+            raise RequestError("closed", "the model is closed", help="load it again")
+        return self._open
 
     @property
     def _generation(self) -> Mapping[str, Any]:
@@ -264,11 +292,12 @@ class Model:
         return {spec["name"]: ids if spec["rank"] == 2 else ids[0]}
 
     def _length_roles(self, limits: Limits) -> dict[str, int]:
-        spec = self._input_of("max_output_tokens", "max_iterations")
-        return {spec["role"]: limits.new} if spec is not None else {}
+        roles = ("max_output_tokens", "max_iterations")
+        return {each["role"]: limits.new for each in self._manifest.data["inputs"] if each["role"] in roles}
 
     def _runtime_runs(
         self,
+        executor: Executor,
         prompts: list[list[int]],
         limits: Limits,
         options: tuple[SamplingOptions, ...],
@@ -294,22 +323,28 @@ class Model:
                 stopped=stopped if len(groups) == 1 else set(),
             )
 
-        return [lambda rows=rows: self._executor.run(request(rows)) for rows in groups]  # type: ignore[misc]
+        return [lambda rows=rows: executor.run(request(rows)) for rows in groups]  # type: ignore[misc]
 
     def _workflow_runs(
-        self, prompts: list[list[int]], limits: Limits, sampling: Mapping[str, Any], stop_on_eos: bool
+        self,
+        executor: Executor,
+        prompts: list[list[int]],
+        limits: Limits,
+        sampling: Mapping[str, Any],
+        stop_on_eos: bool,
     ) -> list[Callable[[], Run]]:
         """A workflow says nothing of row lengths by role, so every row is a run of its own."""
-        declared = frozenset(str(each["role"]) for each in self._manifest.data["inputs"] if each["role"])
-        rows = [row_values(sampling, row, len(prompts)) for row in range(len(prompts))]
-        roles = [workflow_roles(each, declared) for each in rows]
+        rows = [self._roles_of(row_values(sampling, row, len(prompts))) for row in range(len(prompts))]
+        for _, options in rows:
+            options.validate()
 
         def request(row: int) -> Request:
             room = limits.context - len(prompts[row]) if limits.context else limits.new
             lengths = self._length_roles(replace(limits, new=min(limits.new, room)))
-            return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles[row]}, stop_on_eos)
+            roles, options = rows[row]
+            return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles}, stop_on_eos, sampling=(options,))
 
-        return [lambda row=row: self._executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
+        return [lambda row=row: executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
 
     def _overrides(self, overrides: Mapping[str, str]) -> Mapping[str, str]:
         known = self._manifest.data["overridable"]
@@ -319,14 +354,28 @@ class Model:
             raise RequestError("bad-override", what, help=f"replaceable: {', '.join(known) or 'nothing'}")
         return overrides
 
-    def _sampling_of(self, tensors: Mapping[str, Array]) -> SamplingOptions:
-        """Sampling values that a caller of `run` gave as tensors, over the package's defaults."""
-        given = {}
+    def _roles_of(self, given: Mapping[str, Any]) -> tuple[dict[str, int | float], SamplingOptions]:
+        """Role values of one row and the options behind them, for a package that has its own sampler."""
+        declared = frozenset(str(each["role"]) for each in self._manifest.data["inputs"] if each["role"])
+        always_greedy = self._generation.get("sampler_mode") == "greedy"
+        return resolve_roles(given, self._generation["defaults"], declared, always_greedy)
+
+    def _sampling_of(self, tensors: Mapping[str, Array]) -> tuple[dict[str, int | float], tuple[SamplingOptions, ...]]:
+        """Sampling values that a caller of `run` gave as tensors, over the package's defaults: roles, options a row."""
+        given: dict[str, list[Any]] = {}
         for option, role in ROLES.items():
-            value = self._given(tensors, role)
-            if value is not None:
-                given[option] = value.reshape(-1)[0].item()
-        return resolve_sampling(given, self._generation["defaults"], [0])[0]
+            spec, value = self._input_of(role), self._given(tensors, role)
+            if spec is not None and value is not None and value.size:
+                bits = spec["dtype"] == "bfloat16" and value.dtype == np.uint16
+                given[option] = (from_bfloat16(value) if bits else value).reshape(-1).tolist()
+        refuse_overrides(given, self._generation)
+        if self._generation["policy"] == "runtime":
+            rows = max(map(len, given.values()), default=1)
+            scalars = {name: values if len(values) > 1 else values[0] for name, values in given.items()}
+            return {}, resolve_sampling(scalars, self._generation["defaults"], [0] * rows)
+        # one greedy row among others must not make their sampler greedy: the largest temperature stands for all
+        roles, options = self._roles_of({name: max(values) for name, values in given.items()})
+        return roles, (options,)
 
     def _end_ids_of(self, tensors: Mapping[str, Array]) -> frozenset[int]:
         value = self._given(tensors, "eos_token_ids")

@@ -1,10 +1,14 @@
 """A caller's generation options against what the package says: explicit value > package default > greedy (1.8)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any
 
-from genai_runtime.problem import RequestError
+import numpy as np
+
+from genai_runtime.problem import LoadError, RequestError
 from genai_runtime.sample import SamplingOptions
 
 _DEFAULTED = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size")
@@ -17,6 +21,13 @@ ROLES = {
     "seed": "seed",
 }
 """Which runtime role carries an option into a workflow that has its own sampler (standard, 3.1)."""
+
+KNOBS = ("temperature", "top_k", "top_p", "min_p")
+GREEDY: Mapping[str, int | float] = {"temperature": 0.0, "top_k": 1, "top_p": 1.0, "min_p": 0.0}
+"""What a greedy request gives a sampler (standard, 3.1)."""
+
+CONTRACT_FIELDS = ("temperature", "top_p", "top_k", "do_sample")
+"""Fields of the request that a generation contract governs whether it lists them or not (standard, 1.8)."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +48,20 @@ def resolve_sampling(
 
 
 def _row_options(given: Mapping[str, Any], package: Mapping[str, Any], prompt_length: int) -> SamplingOptions:
+    options = _merged(given, package, prompt_length)
+    options.validate()
+    return options
+
+
+def _merged(given: Mapping[str, Any], package: Mapping[str, Any], prompt_length: int) -> SamplingOptions:
     base = {name: package[name] for name in _DEFAULTED if package.get(name) is not None}
     base["min_new_tokens"] = max(0, int(package.get("min_length") or 0) - prompt_length)
     if int(package.get("random_seed", -1)) >= 0:
         base["seed"] = int(package["random_seed"])
-    if any(name in given for name in ("temperature", "top_k", "top_p", "min_p")) and "do_sample" not in given:
+    if any(name in given for name in KNOBS) and "do_sample" not in given:
         # who turns a sampling knob wants to sample, whatever the package's default
         base["do_sample"] = None if given.get("temperature") == 0 else True
-    options = replace(SamplingOptions(do_sample=False), **{**base, **given})
-    options.validate()
-    return options
+    return replace(SamplingOptions(do_sample=False), **{**base, **given})
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
@@ -93,17 +108,95 @@ def resolve_limits(max_new: int | None, prompts: Sequence[Sequence[int]], genera
     return Limits(max_new, context)
 
 
-def workflow_roles(given: Mapping[str, Any], declared: frozenset[str]) -> dict[str, int | float]:
-    """Role values for a package that samples with its own graph. Raises RequestError for what it has no input for."""
+def resolve_roles(
+    given: Mapping[str, Any], package: Mapping[str, Any], declared: frozenset[str], always_greedy: bool = False
+) -> tuple[dict[str, int | float], SamplingOptions]:
+    """One row's values for a package that samples with its own graph, and the options that its fallbacks follow.
+
+    Explicit value > `generation.defaults` are the role values; an input's own default comes next, `role_fallbacks`
+    last. declared: roles that have an input. always_greedy: the sampler never draws. A greedy request sets all sampling
+    roles (standard, 3.1). Raises RequestError `unknown-option`, `unsupported-option`.
+    """
     _refuse_unknown(given)
-    set_by_caller = {name: value for name, value in given.items() if value is not None and name != "do_sample"}
-    greedy = given.get("do_sample") is False or given.get("temperature") == 0
-    unable = [name for name in set_by_caller if ROLES.get(name) not in declared]
+    given = {name: value for name, value in given.items() if value is not None}
+    _refuse_unable(given, declared, always_greedy)
+    options = _merged(given, package, 0)
+    stated = [name for name in (*KNOBS, "do_sample") if name in given or package.get(name) is not None]
+    if not stated:
+        options = replace(options, do_sample=None)
+    values = {name: getattr(options, name) for name in stated if name in ROLES}
+    if options.seed is not None:
+        values["seed"] = options.seed
+    if stated and _forced_greedy(options):
+        values |= GREEDY
+    return {ROLES[name]: value for name, value in values.items() if ROLES[name] in declared}, options
+
+
+def role_fallbacks(options: SamplingOptions, defaults: Mapping[str, Any]) -> dict[str, int | float]:
+    """Role values where neither request nor document says: greedy, unless one of the two asks for sampling (1.8).
+
+    defaults: option -> the own default of the input that carries it, a number or one a row.
+    """
+    neutral = {name: getattr(SamplingOptions(), name) for name in KNOBS}
+    samples = options.do_sample
+    if samples is None:
+        turned = any(np.any(np.asarray(defaults[name]) != neutral[name]) for name in KNOBS if name in defaults)
+        samples = turned and bool(np.any(np.asarray(defaults.get("temperature", 1.0)) != 0))
+    chosen = neutral if samples and options.temperature != 0 else GREEDY
+    return {"seed": 0, **{ROLES[name]: value for name, value in chosen.items()}}
+
+
+def _forced_greedy(options: SamplingOptions) -> bool:
+    return options.do_sample is False or options.temperature == 0
+
+
+def _refuse_unable(given: Mapping[str, Any], declared: frozenset[str], always_greedy: bool) -> None:
+    """What the package's sampler can't be told. Zero temperature and do_sample=False ask for one thing: greedy."""
+    unable = {name for name in given if name != "do_sample" and ROLES.get(name) not in declared}
+    steered = bool({"sampling_temperature", "sampling_top_k"} & declared)
+    if given.get("temperature") == 0 and (steered or always_greedy):
+        unable.discard("temperature")
+    wish = given.get("do_sample")
+    if (wish is False and not steered and not always_greedy) or (wish is True and always_greedy):
+        unable.add("do_sample")
     if unable:
         what = f"the package samples with its own graph, which has no input for {', '.join(sorted(unable))}"
         raise RequestError("unsupported-option", what, help=f"it takes {', '.join(sorted(declared)) or 'no options'}")
-    roles = {ROLES[name]: value for name, value in set_by_caller.items()}
-    if greedy:
-        neutral = {"sampling_temperature": 0.0, "sampling_top_k": 1, "sampling_top_p": 1.0, "sampling_min_p": 0.0}
-        roles |= {role: value for role, value in neutral.items() if role in declared}
-    return roles
+
+
+def refuse_overrides(given: Mapping[str, Any], generation: Mapping[str, Any]) -> None:
+    """Hold what a caller set against the package's generation contract (standard, 1.8); a list has one value a row.
+
+    The contract's four sampling fields must be listed in it; any field that it lists must lie within its bounds. Other
+    options are this runtime's own, and a contract that does not list them says nothing of them.
+    Raises RequestError `option-not-allowed`, `option-out-of-bounds`.
+    """
+    listed = _listed(generation)
+    if not listed and not generation["defaults"]:
+        return
+    for name, value in given.items():
+        values = [each for each in (value if isinstance(value, list | tuple) else [value]) if each is not None]
+        if values and name in CONTRACT_FIELDS and name not in listed:
+            what = f"the package does not let a caller set {name}"
+            raise RequestError("option-not-allowed", what, help=f"it lets set {', '.join(sorted(listed)) or 'nothing'}")
+        for each in values:
+            _refuse_outside(name, each, listed.get(name, {}))
+
+
+def _listed(generation: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The contract's fields and their bounds, as the manifest has them. Raises LoadError `damaged-folder`."""
+    listed: Any = generation.get("overrides", {})
+    entries: list[Any] = list(listed.values()) if isinstance(listed, dict) else [None]
+    for each in entries:
+        bounds = [each.get(bound, 0) for bound in ("minimum", "maximum")] if isinstance(each, dict) else [None]
+        if not all(isinstance(bound, int | float) for bound in bounds):
+            raise LoadError("damaged-folder", f"the manifest's overrides are damaged: {each!r}", help="compile again")
+    return listed  # type: ignore[no-any-return]
+
+
+def _refuse_outside(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
+    low, high = bounds.get("minimum", -math.inf), bounds.get("maximum", math.inf)
+    number = isinstance(value, Real) and (low, high) != (-math.inf, math.inf)
+    if number and not low <= value <= high:
+        what = f"{name} is {value!r}; the package allows {low:g} to {high:g}"
+        raise RequestError("option-out-of-bounds", what)

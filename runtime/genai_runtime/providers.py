@@ -9,8 +9,8 @@ from genai_runtime.problem import LoadError
 
 CPU = "CPUExecutionProvider"
 _NAMES = [
-    "ACL", "ArmNN", "Azure", "CANN", "CPU", "CUDA", "CoreML", "Dml", "Dnnl", "Js", "MIGraphX", "Nnapi", "NvTensorRTRTX",
-    "OpenVINO", "QNN", "ROCM", "Tensorrt", "VitisAI", "WebGpu", "WebNN", "Xnnpack",
+    "ACL", "AMDGPU", "ArmNN", "Azure", "CANN", "CPU", "CUDA", "CoreML", "Dml", "Dnnl", "Js", "MIGraphX", "Nnapi",
+    "NvTensorRTRTX", "OpenVINO", "QNN", "ROCM", "RyzenAI", "Tensorrt", "VitisAI", "WebGpu", "WebNN", "Xnnpack",
 ]  # fmt: skip
 _OTHER_SPELLINGS = {"directml": "Dml", "web": "WebGpu", "trt": "Tensorrt"}
 SPELLINGS = {

@@ -3,7 +3,7 @@
 import numpy as np
 
 from genai_runtime.problem import ExecutionError
-from genai_runtime.values import Array, Value, to_array, to_value
+from genai_runtime.values import Array, Value, bits_dtype, to_array, to_bits, to_value
 
 
 def iteration_limit(value: Value, origin: str) -> int:
@@ -52,7 +52,7 @@ def keep_rows(
     if axis < 0:
         what = f"cell '{cell}' has no request axis, so it can't keep the values of rows that are inactive"
         raise ExecutionError("inactive-rows", what, origin=origin)
-    old, new = to_array(current), to_array(following)
+    old, new = to_bits(current), to_bits(following)
     if new.shape[axis] != live.size * factor or old.shape[axis] != new.shape[axis]:
         what = f"cell '{cell}' has {new.shape[axis]} entries on its request axis for {live.size} rows"
         raise ExecutionError("inactive-rows", what, origin=origin)
@@ -70,4 +70,4 @@ def keep_rows(
     from_old = [slice(None)] * old.ndim
     from_old[axis] = frozen  # type: ignore[call-overload]
     merged[tuple(place)] = old[tuple(from_old)]
-    return to_value(merged)
+    return to_value(merged, bits_dtype(following))

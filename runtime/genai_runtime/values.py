@@ -39,9 +39,19 @@ NUMPY: dict[str, type[np.generic]] = {
 ONNX_TYPE: dict[str, int] = {"bfloat16": 16, "float8_e4m3fn": 17, "float8_e5m2": 19}
 """ONNX TensorProto.DataType numbers of the types that numpy has no name for."""
 
+_BITS_ONLY = {
+    "tensor(bfloat16)": "bfloat16",
+    "tensor(float8e4m3fn)": "float8_e4m3fn",
+    "tensor(float8e5m2)": "float8_e5m2",
+}
+"""ONNX Runtime's names of these types."""
+
 
 def to_value(array: Array, dtype: str = "") -> Value:
-    """A tensor that owns a copy of `array`. dtype: given where numpy's type does not tell it (bfloat16, float8)."""
+    """A tensor that owns a copy of `array`.
+
+    dtype: given where numpy's type does not tell it (bfloat16, float8); `array` then holds the bits.
+    """
     from genai_runtime import binding
 
     array = np.ascontiguousarray(array) if array.ndim else array
@@ -62,8 +72,55 @@ def view(array: Array, dtype: str = "") -> Value:
 
 
 def to_array(value: Value) -> Array:
-    """The tensor's elements; on the CPU a view of its memory, valid while the value lives."""
-    return value.numpy()
+    """The tensor's elements; on the CPU a view of its memory, valid while the value lives.
+
+    bfloat16 comes as float32, which holds each of its numbers; float8 comes as its bits, uint8.
+    """
+    try:
+        return value.numpy()
+    except RuntimeError:
+        dtype = bits_dtype(value)
+        if not dtype:
+            raise
+    bits = to_bits(value)
+    return from_bfloat16(bits) if dtype == "bfloat16" else bits
+
+
+def bits_dtype(value: Value) -> str:
+    """The tensor's type where numpy lacks it, else ""."""
+    return _BITS_ONLY.get(value.data_type(), "")
+
+
+def to_bits(value: Value) -> Array:
+    """The tensor as it lies in memory, a view: numbers, or the bits of a type that numpy lacks."""
+    from genai_runtime import binding
+
+    dtype = bits_dtype(value)
+    return binding.as_bits(value, dtype) if dtype else value.numpy()
+
+
+def encode(numbers: object, dtype: str) -> Array:
+    """Numbers as the array that stands for them in a tensor of `dtype`.
+
+    Raises TypeError for float8, OverflowError or ValueError for what the type can't hold.
+    """
+    if dtype == "bfloat16":
+        return to_bfloat16(np.asarray(numbers, dtype=np.float32))
+    if dtype in ONNX_TYPE:
+        raise TypeError(f"numbers can't be turned into {dtype} here; give the bits, as a uint8 tensor")
+    return np.asarray(numbers, dtype=NUMPY[dtype])
+
+
+def to_bfloat16(array: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Bits of the nearest bfloat16, ties to even (IEEE 754); a NaN stays one."""
+    bits = np.asarray(array, dtype=np.float32).view(np.uint32)
+    nearest = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
+    return np.where(np.isnan(array), (bits >> np.uint32(16)) | np.uint32(0x40), nearest).astype(np.uint16)
+
+
+def from_bfloat16(bits: Array) -> npt.NDArray[np.float32]:
+    """The numbers that bfloat16 bits stand for."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def extents(value: Value) -> Sequence[int]:

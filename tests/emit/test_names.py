@@ -5,7 +5,7 @@ import builtins
 import keyword
 
 import pytest
-from genai_compiler.emit.names import MAX_NAME, Names, comment, literal
+from genai_compiler.emit.names import BUILTINS, KEYWORDS, MAX_NAME, Names, comment, literal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +47,17 @@ def test_names_do_not_collide_and_are_stable() -> None:
     ]
     assert names.fresh("a b") == "a_b_4"
     assert names.constant("a.b") == "A_B"
+
+
+def test_names_do_not_depend_on_the_interpreter_that_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "frozen_later", None, raising=False)
+    monkeypatch.setattr(keyword, "softkwlist", [*keyword.softkwlist, "lazily"])
+    assert [Names().of(each) for each in ("frozen_later", "lazily")] == ["frozen_later", "lazily"]
+
+
+def test_every_lower_case_name_of_this_interpreter_is_reserved() -> None:
+    own = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
+    assert {each for each in own if each.islower() and not each.startswith("_")} <= KEYWORDS | BUILTINS
 
 
 @given(st.lists(st.text(), max_size=30))

@@ -114,10 +114,10 @@ def test_a10_a_folder_without_a_config(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spelling", ["WebGpuExecutionProvider", "webgpu", "WebGPU", "web", "WEBGPUEXECUTIONPROVIDER"])
 def test_r2_provider_spellings_are_one(tmp_path: Path, spelling: str) -> None:
-    session = {"session_options": {"provider_options": [{spelling: {"a": "1"}}, {"WebGPU": {"b": 2}}, {}]}}
+    session = {"session_options": {"provider_options": [{spelling: {"deviceId": "1"}}, {"WebGPU": {"enableInt64": 2}}, {}]}}
     lowered = lower(tmp_path, config={"model": {"decoder": session}})
     assert [(each.name, each.options) for each in lowered.providers] == [
-        ("WebGpuExecutionProvider", (("a", "1"), ("b", "2")))
+        ("WebGpuExecutionProvider", (("deviceId", "1"), ("enableInt64", "2")))
     ]
 
 
@@ -126,19 +126,6 @@ def test_r2_an_unknown_provider_is_an_error(tmp_path: Path) -> None:
     problem = refused(tmp_path, config={"model": {"decoder": session}})["unknown-provider"]
     assert "'cudda'" in problem.what
     assert "CUDAExecutionProvider" in problem.help
-
-
-def test_a_package_names_no_file_of_the_machine(tmp_path: Path) -> None:
-    session = {
-        "custom_ops_library": "evil.so",
-        "session.model_external_initializers_file_folder_path": "/etc",
-        "session.disable_prepacking": True,
-        "provider_options": [{"qnn": {"backend_path": "/tmp/evil.so", "htp_performance_mode": "burst"}}],
-    }
-    lowered = lower(tmp_path, config={"model": {"decoder": {"session_options": session}}})
-    assert lowered.session_options.entries == (("session.disable_prepacking", "1"),)
-    assert lowered.providers[0].options == (("htp_performance_mode", "burst"),)
-    assert sum(each.code == "ignored-key" for each in lowered.problems) == 3
 
 
 def test_vocabulary_conflicts_take_the_graph_as_width_and_the_config_as_limit(tmp_path: Path) -> None:

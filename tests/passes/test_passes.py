@@ -108,8 +108,40 @@ def test_what_a_loop_reads_from_outside_lives_until_after_it() -> None:
     body = (invoke("f", "a", "c"), loop(inner, (carry("s", "a", "s.next"),)), emit("s"), emit("b"))
     after = released(*body)
     marked = (inner[0], inner[1], Release(("d",)), inner[2])
-    assert after[1] == loop(marked, (carry("s", "a", "s.next"),))
-    assert after[2] == Release(("a", "c", "go", "n"))
+    assert after[1] == replace(loop(marked, (carry("s", "a", "s.next"),)), released_on_entry=("a", "n"))
+    assert after[2] == Release(("c", "go"))
+
+
+def test_what_only_a_loops_entry_reads_is_released_there() -> None:
+    body = (invoke("f", "s", "s.next"),)
+    made = (invoke("f", "a", "first"), invoke("f", "first", "second"))
+    cells = (carry("s", "second", "s.next"), carry("t", "first", "s.next"))
+    after = released(*made, loop(body, cells))
+    assert after[-1] == replace(loop(body, cells), released_on_entry=("first", "n", "second"))
+
+
+def test_what_is_read_in_a_loop_or_after_it_outlives_its_entry() -> None:
+    body, cells = (invoke("f", "s", "s.next"),), (carry("s", "b", "s.next"),)
+    for inner, after in (((*body, emit("b")), ()), (body, (emit("b"),)), ((loop((emit("b"),)), *body), ())):
+        marked = released(loop(inner, cells), *after)[0]
+        assert isinstance(marked, Loop)
+        assert "b" not in marked.released_on_entry
+    (steady,) = released(loop(body, (carry("s", "b", "b"),)))  # what a cell becomes
+    assert steady == replace(loop(body, (carry("s", "b", "b"),)), released_on_entry=("n",))
+
+
+def test_an_inner_loop_releases_what_the_outer_one_makes_anew() -> None:
+    inner = loop((invoke("f", "t", "t.next"),), (carry("t", "c", "t.next"),))
+    outer = loop((invoke("f", "s", "c"), inner), (carry("s", "a", "t"),))
+    (after,) = released(outer)
+    assert after == replace(
+        outer, body=(outer.body[0], replace(inner, released_on_entry=("c",))), released_on_entry=("a",)
+    )
+
+
+def test_the_runtimes_own_decoding_has_no_names_to_release() -> None:
+    rotated = peel_prompt(decoder_plan(), NOTHING)
+    assert mark_last_reads(rotated, NOTHING).body[-1] == rotated.body[-1]
 
 
 def test_what_a_region_hands_on_is_not_released_in_it() -> None:
@@ -140,6 +172,11 @@ def test_the_prompt_is_peeled_off_the_loop() -> None:
     assert rotated.carried == (whole.carried[0], Carry("logits", "logits.prompt", "logits.next", False))
     assert after.types["logits.prompt"] == after.types["logits.next"] == before.types["logits"]
     assert verify(after) == ()
+
+
+def test_a_loop_with_nothing_in_it_is_left_alone() -> None:
+    before = plan(loop((), (carry("s", "a", "s"),)))
+    assert peel_prompt(before, NOTHING) is before
 
 
 def test_a_plan_without_a_decoder_loop_is_left_alone() -> None:

@@ -107,8 +107,8 @@ GROUP = StateGroup(
     "kv", "decoder", "growing", (Slot("past", "present", "float16", (-1, 2, -2, 8)),), None, "", "groups.kv"
 )
 FACTS = DecodeFacts(
-    "decoder", "tokens", "int64", Mask("mask", "int64", "lengths", True), ("positions", "int64", 2), "logits", "float32",
-    False, "kv", True, 32, False,
+    "decoder", "tokens", "int64", Mask("mask", "int64", "lengths", True), ("positions", "int64", 2), "logits",
+    "float32", False, "kv", True, 32, False,
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ FAULTY: list[tuple[tuple[Op, ...], str]] = [
     ((invoke("f", "a", "c"), invoke("f", "b", "c")), "invoke of steps[0] defines %c a second time"),
     ((invoke("f", "a", "a"),), "invoke of steps[0] defines %a a second time"),
     ((invoke("f", "a", "c"), Release(("c",)), emit("c")), "emit of steps[9] reads %c after its release"),
+    ((invoke("f", "a", "c"), Release(("c",)), loop((emit("c"),))), "emit of steps[9] reads %c after its release"),
     ((invoke("f", "a b", "c"),), "invoke of steps[0] binds input 'y', which it lacks"),
     ((invoke("g", "a b", "c d"),), "invoke of steps[0] binds output 'z', which it lacks"),
     ((NOWHERE,), "emit of steps[9] emits into 'nowhere', which is not declared"),
@@ -39,6 +40,9 @@ FAULTY: list[tuple[tuple[Op, ...], str]] = [
     ((branch((invoke("f", "a", "c"),), ()), emit("c")), "emit of steps[9] reads %c before anything defines it"),
     ((ONE_SIDED,), "branch of steps[2] joins %c, which case false does not define"),
     ((branch((invoke("f", "a", "c"),), (invoke("f", "a", "c"),)),), "invoke of steps[0] defines %c a second time"),
+    ((replace(loop((invoke("f", "a", "c"),)), released_on_entry=("a",)),), "invoke of steps[0] reads %a after its release"),
+    ((replace(loop(()), released_on_entry=("a",)), emit("a")), "emit of steps[9] reads %a after its release"),
+    ((replace(loop((), live="b"), released_on_entry=("b",)),), "loop of steps[1] carries %b after its release"),
     ((loop((invoke("f", "a", "c"),)), keep("s", "c")), "keep of steps[3] reads %c before anything defines it"),
 ]  # fmt: skip
 

@@ -168,10 +168,10 @@ def test_session_options() -> None:
                         "enable_mem_pattern": False,
                         "log_id": "me",
                         "graph_optimization_level": "ORT_ENABLE_BASIC",
-                        "session.x": "1",
-                        "session.y": 2,
-                        "config_entries": {"session.z": True},
-                        "provider_options": [{"cpu": {}}, {"QNN": {"a": "b"}, "mark": "True"}],
+                        "session.disable_prepacking": "1",
+                        "session.dynamic_block_base": 2,
+                        "config_entries": {"session.set_denormal_as_zero": True},
+                        "provider_options": [{"cpu": {}}, {"QNN": {"vtcm_mb": "8"}, "mark": "True"}],
                     }
                 }
             }
@@ -181,8 +181,11 @@ def test_session_options() -> None:
     options = read.decoder.session
     assert (options.intra_op_num_threads, options.enable_mem_pattern, options.log_id) == (3, False, "me")
     assert options.graph_optimization_level == "ORT_ENABLE_BASIC"
-    assert options.entries == (("session.x", "1"), ("session.y", "2"), ("session.z", "1"))
+    assert options.entries == (
+        ("session.disable_prepacking", "1"), ("session.dynamic_block_base", "2"), ("session.set_denormal_as_zero", "1"),
+    )  # fmt: skip
     assert [each.name for each in options.providers] == ["CPUExecutionProvider", "QNNExecutionProvider"]
+    assert options.providers[1].options == (("vtcm_mb", "8"),)
     assert set(problems) == {"not-a-string", "ignored-key"}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan, walk
 from genai_compiler.read.artifacts import find_artifact
+from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.token_ids import token_ids
 
@@ -18,7 +19,7 @@ SMALL_FILE = 4 << 20
 
 
 def manifest(
-    plan: Plan, package: Package, version: str, package_path: str, bundled: bool, executor: str
+    plan: Plan, package: Package, version: str, package_path: str, executor: str
 ) -> dict[str, Any]:
     """The manifest as plain data. package_path: from the compiled folder to the package, with `/`."""
     return {
@@ -28,7 +29,7 @@ def manifest(
         "name": plan.name,
         "dialect": plan.dialect,
         "executor_sha256": hashlib.sha256(executor.encode()).hexdigest(),
-        "package": {"path": package_path, "bundled": bundled},
+        "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: _graph_file(package, name) for name in sorted(package.graphs)},
         "text": _text(package),
@@ -116,7 +117,6 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             isinstance(op, Emit) and op.output == tokens and op.mode == "replace" for op in walk(plan.body)
         ),
         "end_ids": _end_ids(plan, package),
-        "bos_id": text.bos,
         "pad_id": text.pad,
         "context_length": (metadata.model.max_sequence_length if metadata.model else None) or 0,
         "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model and metadata.model.vocab_size) or 0,
@@ -140,14 +140,10 @@ def _end_ids(plan: Plan, package: Package) -> list[Any]:
 
 def _session(package: Package) -> dict[str, Any]:
     session = package.session
-    plain = ("intra_op_num_threads", "inter_op_num_threads", "log_severity_level", "log_verbosity_level")
-    plain += ("enable_cpu_mem_arena", "enable_mem_pattern", "log_id", "graph_optimization_level")  # type: ignore[assignment]
-    options = {name: value for name in plain if (value := getattr(session, name)) is not None}
+    options = {name: value for name in ATTRIBUTES if (value := getattr(session, name)) is not None}
     return {
         "options": options | dict(session.entries),
-        "providers": [
-            {"name": each.name, "spelling": each.spelling, "options": dict(each.options)} for each in session.providers
-        ],
+        "providers": [{"name": each.name, "options": dict(each.options)} for each in session.providers],
     }
 
 

@@ -4,21 +4,37 @@ A name keeps the readable part of the SSA name (`decoder.setup.logits` -> `decod
 Python string in ASCII; a comment has no line breaks.
 """
 
-import builtins
-import keyword
 import math
 import re
 from collections.abc import Iterable
 
 _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 MAX_NAME = 60
+KEYWORDS = frozenset(
+    """
+    and as assert async await break case class continue def del elif else except finally for from global if
+    import in is lambda match nonlocal not or pass raise return try type while with yield
+    """.split()  # noqa: SIM905
+)
+BUILTINS = frozenset(
+    """
+    abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex
+    copyright credits delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr
+    globals hasattr hash help hex id input int isinstance issubclass iter len license list locals map max
+    memoryview min next object oct open ord pow print property quit range repr reversed round set setattr slice
+    sorted staticmethod str sum super tuple vars zip
+    """.split()  # noqa: SIM905
+)
+"""Lower-case names of Python 3.11 to 3.14, written down: asked of the interpreter that compiles, they would make the
+text depend on its version. A name here is never all upper case, and never starts with `_`.
+"""
 
 
 class Names:
     """Hands out legal, stable, collision-free Python names in the order asked for."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._taken = set(reserved) | set(keyword.kwlist) | set(keyword.softkwlist) | set(dir(builtins))
+        self._taken = set(reserved) | KEYWORDS | BUILTINS
         self._given: dict[str, str] = {}
 
     def of(self, value: str) -> str:

@@ -165,6 +165,8 @@ class OpViews:
         step, limit = self.names.fresh("step"), self.names.fresh("limit")
         live = self.names.fresh("live")
         enter = tuple(self._enter(carry, op) for carry in op.carried)
+        if op.released_on_entry:
+            enter += (f"del {', '.join(map(self.names.of, op.released_on_entry))}",)
         body = self.region(op.body, step)
         counts = bool(op.iteration) or step in self._counted
         heed = ", request.stop_on_eos" if op.termination == "generation_eos" else ""
@@ -213,7 +215,8 @@ class OpViews:
         return self.plan.cell(carry.declared)
 
     def _has_law(self, carry: Carry) -> bool:
-        return carry.next != carry.cell
+        """A cell that becomes itself is invariant; the other laws also ask for an extent."""
+        return carry.next != carry.cell or self._cell(carry).recurrence != "invariant"
 
     def _law(self, carry: Carry, op: Loop) -> str:
         cell, origin = self._cell(carry), literal(op.origin)

@@ -1,6 +1,5 @@
 """Views + templates -> text. Templates place text and decide nothing."""
 
-from dataclasses import asdict
 from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -42,8 +41,3 @@ def _templates() -> Environment:
         keep_trailing_newline=False,
         autoescape=False,
     )
-
-
-def view_as_data(view: ExecutorView) -> dict[str, object]:
-    """The view as plain data, for `--print view`."""
-    return asdict(view)

@@ -14,6 +14,33 @@ ABI_VERSION = 1
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
+SOMETIMES = frozenset(
+    [
+        "Cell",
+        "Decoder",
+        "DecoderSpec",
+        "HeldSpec",
+        "Holder",
+        "Mask",
+        "Slot",
+        "TokenPolicy",
+        "agree",
+        "bounded",
+        "branch_key",
+        "enter",
+        "growing",
+        "has_extent",
+        "invariant",
+        "iteration_limit",
+        "iteration_value",
+        "keep_rows",
+        "live_rows",
+        "open_adapter",
+        "unmatched_case",
+        "within_capacity",
+    ]
+)
+"""Names of the runtime interface that an executor imports always, and when it needs them."""
 RESERVED = frozenset(
     [
         "self",
@@ -56,7 +83,7 @@ class ExecutorView:
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     """The view of a plan's executor. provenance: the sentence that says what it was made from."""
-    names = Names(RESERVED | MODULE | _abi_names())
+    names = Names(RESERVED | MODULE | SOMETIMES)
     for value in filter(read_values(plan).__contains__, plan.types):
         names.of(value)  # values take the plain names; what the emitter adds takes what is left
     bindings = tuple(_locals(plan, names))
@@ -87,35 +114,6 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         locals=(*runners, *bindings),
         body=body,
         silent=() if views.uses.publishes else ("yield from ()",),
-    )
-
-
-def _abi_names() -> frozenset[str]:
-    return frozenset(
-        [
-            "Cell",
-            "Decoder",
-            "DecoderSpec",
-            "HeldSpec",
-            "Holder",
-            "Mask",
-            "Slot",
-            "TokenPolicy",
-            "agree",
-            "bounded",
-            "branch_key",
-            "enter",
-            "growing",
-            "has_extent",
-            "invariant",
-            "iteration_limit",
-            "iteration_value",
-            "keep_rows",
-            "live_rows",
-            "open_adapter",
-            "unmatched_case",
-            "within_capacity",
-        ]
     )
 
 

@@ -3,15 +3,16 @@
 Before:  %a = invoke f(%x); %b = invoke g(%a); loop { ... %b ... }
 After:   %a = invoke f(%x); %b = invoke g(%a); release %a; loop { ... }; release %b
 
-A value read inside a loop but defined outside it is released after the loop. Values that a region hands on (joins, what
-cells become) are not released in it.
+A value read inside a loop but defined outside it is released after the loop; one that only a loop's entry reads (what
+cells start as, the bound) as soon as the cells have it. Values that a region hands on (joins, what cells become) are not
+released in it.
 """
 
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import Branch, Loop, Op, Plan, Release
-from genai_compiler.plan.uses import all_reads, back_edge, defines, join_sources
+from genai_compiler.plan.uses import all_reads, back_edge, defines, inner_reads, join_sources, reads
 
 
 def mark_last_reads(plan: Plan, profile: Profile) -> Plan:
@@ -25,17 +26,28 @@ def _region(ops: tuple[Op, ...], mine: set[str], kept: set[str]) -> tuple[Op, ..
     last = {value: at for at, op in enumerate(ops) for value in (*defines(op), *all_reads(op)) if value in mine}
     marked: list[Op] = []
     for at, op in enumerate(ops):
-        marked.append(_inside(op))
-        dead = sorted(value for value, place in last.items() if place == at and value not in kept)
-        if dead and at + 1 < len(ops):
-            marked.append(Release(tuple(dead)))
+        dead = {value for value, place in last.items() if place == at and value not in kept}
+        marked.append(_inside(op, dead))
+        later = sorted(dead - _entry_only(op))
+        if later and at + 1 < len(ops):
+            marked.append(Release(tuple(later)))
     return tuple(marked)
 
 
-def _inside(op: Op) -> Op:
+def _entry_only(op: Op) -> set[str]:
+    """Values that a loop reads when it is entered and never again. The runtime's own decoding binds none to a name."""
+    if not isinstance(op, Loop) or op.advance:
+        return set()
+    return set(reads(op)) - set(inner_reads(op)) - set(defines(op))
+
+
+def _inside(op: Op, dead: set[str]) -> Op:
     match op:
+        case Loop() if op.advance:
+            return op
         case Loop():
-            return op if op.advance else replace(op, body=_region(op.body, set(), _loop_keeps(op)))
+            body, entered = _region(op.body, set(), _loop_keeps(op)), tuple(sorted(dead & _entry_only(op)))
+            return replace(op, body=body, released_on_entry=entered)
         case Branch():
             cases = tuple((key, _region(ops, set(), set(join_sources(op, key)))) for key, ops in op.cases)
             default = _region(op.default, set(), set(join_sources(op, None))) if op.default is not None else None

@@ -18,11 +18,15 @@ def peel_prompt(plan: Plan, profile: Profile) -> Plan:
     types = dict(plan.types)
     body: list[Op] = []
     for op in plan.body:
-        body.extend(_peeled(op, types) if isinstance(op, Loop) and isinstance(op.body[0], Decode) else (op,))
+        body.extend(_peeled(op, types) if isinstance(op, Loop) and _leads_with_decode(op) else (op,))
     if tuple(body) == plan.body:
         return plan
     note = "peel_prompt: the prompt is one decoder run before the loop; a step is one run a token"
     return replace(plan, body=tuple(body), types=types, decisions=(*plan.decisions, note))
+
+
+def _leads_with_decode(loop: Loop) -> bool:
+    return bool(loop.body) and isinstance(loop.body[0], Decode)
 
 
 def _peeled(loop: Loop, types: dict[str, Type]) -> tuple[Op, ...]:

@@ -47,7 +47,7 @@ def _placed(group: StateGroup, profile: Profile) -> StateGroup:
 def _grown(group: StateGroup) -> StateGroup:
     if group.storage != "shared-buffer":
         return group
-    return replace(group, storage="growing", reason="another group of this decoder is no shared buffer; a session has one way")
+    return replace(group, storage="growing", reason="another group here is no shared buffer; a session has one way")
 
 
 def _pairs(op: CacheOp) -> tuple[tuple[str, str], ...]:

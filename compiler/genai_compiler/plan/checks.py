@@ -18,10 +18,9 @@ def input_checks(
     checks: list[Check] = []
     for (port, value), (_, wanted, found, _) in zip(((p, v) for p, v in inputs if p in ports), held, strict=True):
         for axis, dim in enumerate(wanted.dims):
-            if isinstance(dim, int) and not isinstance(found.dims[axis : axis + 1], int):
-                known = axis < len(found.dims) and found.dims[axis] == dim
-                if not known and (port, axis) not in enforced:
-                    checks.append(ExtentCheck(value, axis, dim))
+            known = axis < len(found.dims) and found.dims[axis] == dim
+            if isinstance(dim, int) and not known and (port, axis) not in enforced:
+                checks.append(ExtentCheck(value, axis, dim))
     return (*_symbol_checks(component, held, package), *checks)
 
 

@@ -258,7 +258,10 @@ class Carry:
 
 @dataclass(frozen=True)
 class Loop:
-    """A pre-test loop. `advance` runs only between two iterations: after the body, when another iteration follows."""
+    """A pre-test loop. `advance` runs only between two iterations: after the body, when another iteration follows.
+
+    released_on_entry: values that only its entry reads, whose storage may go once the cells have them.
+    """
 
     continue_when: str
     max_iterations: str
@@ -268,6 +271,7 @@ class Loop:
     iteration: str
     origin: str
     advance: "tuple[Op, ...]" = ()
+    released_on_entry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -362,10 +366,6 @@ class Plan:
         """The cell of that name; KeyError when there is none."""
         return _named(self.cells, name)
 
-    def group(self, name: str) -> StateGroup:
-        """The state group of that name; KeyError when there is none."""
-        return _named(self.groups, name)
-
 
 def regions(op: Op) -> Iterator[tuple[Op, ...]]:
     """The op lists nested directly in an op, in order of execution."""
@@ -389,7 +389,7 @@ def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
             yield from walk(region)
 
 
-Named = TypeVar("Named", Component, Cell, StateGroup)
+Named = TypeVar("Named", Component, Cell)
 
 
 def _named(items: tuple[Named, ...], name: str) -> Named:

@@ -42,10 +42,6 @@ class Scope:
         """Make an existing value visible here (a cell after its loop)."""
         self._names[name] = value
 
-    def forget(self, name: str) -> None:
-        """The name is no longer visible (a loop's induction value after the loop)."""
-        self._names.pop(name, None)
-
     def find(self, name: str) -> str | None:
         """The plan value of a name, or None when nothing visible has it."""
         if name in self._names:

@@ -8,7 +8,7 @@ from genai_compiler.plan.dtypes import SIZE
 ROWS, GROWTH = -1, -2
 """Marks in a slot's dims: the axis of request rows, and the axis that holds one entry a token."""
 
-Storage = Literal["carried", "growing", "shared-buffer", "fixed"]
+Storage = Literal["growing", "shared-buffer"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,8 @@ class Slot:
 class StateGroup:
     """Tensors that live and grow together, and how they are kept.
 
-    storage: `carried` ordinary values; `growing` present becomes past, allocated by the session (also where it keeps
-    its size); `shared-buffer` past and present are one buffer with room to grow; `fixed` one buffer of the graph's own
-    capacity. reason: why, in words.
+    storage: `growing` present becomes past, allocated by the session (also where it keeps its size); `shared-buffer`
+    past and present are one buffer, with room to grow or of the graph's own capacity. reason: why, in words.
     """
 
     name: str

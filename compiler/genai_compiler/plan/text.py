@@ -23,7 +23,7 @@ from genai_compiler.plan.ir import (
     Release,
     SelectToken,
 )
-from genai_compiler.plan.state import StateGroup
+from genai_compiler.plan.state import GROWTH, ROWS, StateGroup
 
 _MARGIN = 100
 _CONTROLS = re.compile(
@@ -95,7 +95,7 @@ def _group(group: StateGroup) -> Iterator[str]:
     capacity = f", {group.capacity} positions" if group.capacity is not None else ""
     yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.bytes_per_token} bytes a token"
     for slot in group.slots:
-        dims = ", ".join({-1: "rows", -2: "tokens"}.get(dim, str(dim)) for dim in slot.dims)
+        dims = ", ".join({ROWS: "rows", GROWTH: "tokens"}.get(dim, str(dim)) for dim in slot.dims)
         yield f"  {slot.past} -> {slot.present}: {slot.dtype}[{dims}]"
 
 
@@ -189,6 +189,8 @@ def _loop(op: Loop, plan: Plan) -> Iterator[str]:
     for carry in op.carried:
         kept = ", inactive rows keep theirs" if carry.merge else ""
         yield f"  carry %{carry.cell}: {plan.types[carry.cell]} from %{carry.initial}, then %{carry.next}{kept}"
+    if op.released_on_entry:
+        yield f"  release on entry {', '.join('%' + each for each in op.released_on_entry)}"
     yield from (f"  {line}" for each in op.body for line in _op(each, plan))
     if op.advance:
         yield "} between iterations {"

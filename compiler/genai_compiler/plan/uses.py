@@ -104,6 +104,11 @@ def checked_values(check: Check) -> frozenset[str]:
 def all_reads(op: Op) -> Iterator[str]:
     """Everything an op reads, nested regions included."""
     yield from reads(op)
+    yield from inner_reads(op)
+
+
+def inner_reads(op: Op) -> Iterator[str]:
+    """What an op reads when it has begun: in nested regions, at a back edge, for its results."""
     if isinstance(op, Loop):
         yield from back_edge(op)
         for inner in (*op.body, *op.advance):

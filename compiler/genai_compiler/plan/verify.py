@@ -10,7 +10,7 @@ def verify(plan: Plan) -> tuple[str, ...]:
     """Faults in words; empty for a sound plan: single definition, definition before use, known ports, typed values."""
     visible = {each.name for each in plan.inputs} | {each.present_as for each in plan.inputs if each.present_as}
     seen = set(visible) | _seeded(plan)
-    return tuple(_region(plan.body, plan, visible | _seeded(plan), seen))
+    return tuple(_region(plan.body, plan, visible | _seeded(plan), seen, set()))
 
 
 def _seeded(plan: Plan) -> set[str]:
@@ -23,15 +23,17 @@ def _decodes(loop: Loop) -> bool:
     return any(type(op).__name__ == "SelectToken" for op in loop.body)
 
 
-def _region(ops: tuple[Op, ...], plan: Plan, visible: set[str], seen: set[str]) -> Iterator[str]:
-    released: set[str] = set()
+def _region(
+    ops: tuple[Op, ...], plan: Plan, visible: set[str], seen: set[str], released: set[str]
+) -> Iterator[str]:
+    """Faults of one region. released: values whose storage has gone; grows as the region releases more."""
     for op in ops:
         for value in reads(op):
             if value not in visible:
                 yield f"{_label(op)} reads %{value} before anything defines it"
             if value in released:
                 yield f"{_label(op)} reads %{value} after its release"
-        yield from _nested(op, plan, visible, seen)
+        yield from _nested(op, plan, visible, seen, released)
         yield from _ports(op, plan)
         for value in defines(op):
             if value in seen and not isinstance(op, Loop):
@@ -44,19 +46,23 @@ def _region(ops: tuple[Op, ...], plan: Plan, visible: set[str], seen: set[str]) 
             released.update(op.values)
 
 
-def _nested(op: Op, plan: Plan, visible: set[str], seen: set[str]) -> Iterator[str]:
+def _nested(op: Op, plan: Plan, visible: set[str], seen: set[str], released: set[str]) -> Iterator[str]:
     if isinstance(op, Loop):
         inner = visible | {carry.cell for carry in op.carried} | ({op.iteration} if op.iteration else set())
         seen |= inner
-        yield from _region(op.body, plan, inner, seen)
-        yield from _region(op.advance, plan, inner, seen)
+        released |= set(op.released_on_entry)
+        gone = set(released)
+        yield from _region(op.body, plan, inner, seen, gone)
+        yield from _region(op.advance, plan, inner, seen, gone)
         for value in back_edge(op):
             if value not in inner:
                 yield f"{_label(op)} carries %{value}, which its body does not define"
+            if value in gone:
+                yield f"{_label(op)} carries %{value} after its release"
     if isinstance(op, Branch):
         for key, ops in (*op.cases, *(((None, op.default),) if op.default is not None else ())):
             inner = set(visible)
-            yield from _region(ops, plan, inner, seen)
+            yield from _region(ops, plan, inner, seen, set(released))
             for value in join_sources(op, key):
                 if value not in inner:
                     yield f"{_label(op)} joins %{value}, which case {key} does not define"

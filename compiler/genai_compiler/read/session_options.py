@@ -1,7 +1,6 @@
 """`session_options` and `provider_options`: what a package would like its sessions to be made with.
 
-A package states preferences, and it is only data: entries that would load a library or touch files of the machine are
-left out with a warning.
+A package states preferences, and it is only data: what is not in the lists of `ort_options` is left out with a warning.
 """
 
 import difflib
@@ -11,23 +10,22 @@ from dataclasses import dataclass
 from genai_compiler.read.config_json import Json
 from genai_compiler.read.config_keys import OPTIMIZATION_LEVELS, SESSION_BOOLS, SESSION_INTS, Form
 from genai_compiler.read.config_section import Section, section_of
+from genai_compiler.read.ort_options import ATTRIBUTES, ENTRIES, TUNING
 
 # ONNX Runtime's names by their short, lower-case form: the spellings that onnxruntime-genai normalises, and ORT's own.
 _KNOWN = """
     CPU CUDA Tensorrt NvTensorRTRTX Dml QNN WebGpu WebNN Js OpenVINO VitisAI RyzenAI CoreML ROCM MIGraphX AMDGPU Xnnpack
     Dnnl Nnapi ACL ArmNN CANN Azure
 """
-_PROVIDERS = {each.lower(): f"{each}ExecutionProvider" for each in _KNOWN.split()}
-_PROVIDERS |= {"web": "WebGpuExecutionProvider", "directml": "DmlExecutionProvider"}
-_MACHINE = re.compile(r"path|library|folder|file|dir(ectory)?$|_dir_|profil", re.IGNORECASE)
+PROVIDERS = {each.lower(): f"{each}ExecutionProvider" for each in _KNOWN.split()}
+PROVIDERS |= {"web": "WebGpuExecutionProvider", "directml": "DmlExecutionProvider", "trt": "TensorrtExecutionProvider"}
 
 
 @dataclass(frozen=True)
 class ProviderPreference:
-    """An execution provider that the package names: ONNX Runtime's spelling, the file's, and its string options."""
+    """An execution provider that the package names: ONNX Runtime's spelling, and its string options."""
 
     name: str
-    spelling: str
     options: tuple[tuple[str, str], ...]
 
 
@@ -52,13 +50,13 @@ class SessionOptions:
 
 def provider_name(spelling: str) -> str | None:
     """ONNX Runtime's name of an execution provider, any case, with or without the suffix; None when unknown."""
-    return _PROVIDERS.get(re.sub("executionprovider$", "", spelling.strip().lower()))
+    return PROVIDERS.get(re.sub("executionprovider$", "", spelling.strip().lower()))
 
 
 def near_providers(spelling: str) -> str:
     """Known provider names for a help text, the nearest first."""
-    near = difflib.get_close_matches(spelling.lower(), _PROVIDERS, 3, 0.5)
-    return ", ".join(_PROVIDERS[each] for each in near) or ", ".join(sorted(set(_PROVIDERS.values())))
+    near = difflib.get_close_matches(spelling.lower(), PROVIDERS, 3, 0.5)
+    return ", ".join(PROVIDERS[each] for each in near) or ", ".join(sorted(set(PROVIDERS.values())))
 
 
 def read_session_options(section: Section) -> SessionOptions:
@@ -83,21 +81,15 @@ def read_session_options(section: Section) -> SessionOptions:
     )
 
 
-_NAMED = frozenset({*SESSION_INTS, *SESSION_BOOLS, "log_id", "graph_optimization_level", "provider_options"})
-
-
 def _entries(section: Section) -> tuple[tuple[str, str], ...]:
     entries: dict[str, str] = {}
     for key, value in section.members.items():
-        if key in _NAMED:
+        if key in ATTRIBUTES or key == "provider_options":
             continue
-        if key == "custom_ops_library":
-            what = "a package may not load a library into the runtime; the entry is left out"
-            section.warn("ignored-key", key, what, "register the library yourself when the graph needs it")
-        elif key == "config_entries" and isinstance(value, dict):
-            entries |= _strings(section.section(key))
+        if key == "config_entries" and isinstance(value, dict):
+            entries |= _strings(section.section(key), ENTRIES)
         else:
-            entries |= _strings(section_of(section.text, section.path, {key: value}, section.problems))
+            entries |= _strings(section_of(section.text, section.path, {key: value}, section.problems), ENTRIES)
     return tuple(entries.items())
 
 
@@ -124,16 +116,18 @@ def _add_provider(holder: Section, key: str, merged: dict[str, ProviderPreferenc
         holder.problem("unknown-provider", key, what, f"known: {near_providers(key)}")
         return
     before = dict(merged[name].options) if name in merged else {}
-    merged[name] = ProviderPreference(name, key, tuple({**before, **_strings(holder.section(key))}.items()))
+    stated = _strings(holder.section(key), TUNING.get(name, frozenset()))
+    merged[name] = ProviderPreference(name, tuple({**before, **stated}.items()))
 
 
-def _strings(section: Section) -> dict[str, str]:
-    """Members as the strings that ORT wants: booleans as 1 and 0, numbers literally, with a warning."""
+def _strings(section: Section, allowed: frozenset[str]) -> dict[str, str]:
+    """The allowed members as the strings that ORT wants: booleans as 1 and 0, numbers literally, with a warning."""
     found: dict[str, str] = {}
     for key, value in section.members.items():
-        if _MACHINE.search(key):
-            what = f"{key!r} names a file, folder or library of the machine; a package may not, so it is left out"
-            section.warn("ignored-key", key, what, "give it to the runtime yourself when you need it")
+        if key not in allowed:
+            near = difflib.get_close_matches(key, sorted(allowed), 1)
+            what = f"{key!r} is not among the options that a package may set here, and is left out"
+            section.warn("ignored-key", key, what, f"did you mean {near[0]!r}?" if near else "remove it")
         elif isinstance(value, dict | list):
             section.warn("ignored-key", key, f"{key!r} must be a string and has no effect")
         else:
