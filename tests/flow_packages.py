@@ -24,7 +24,7 @@ from tools.fixtures.document import (
 
 ONE, FLAG, SCALAR = tensor("int64", 1), tensor("bool", 1), tensor("int64")
 CAPABILITIES = ["workflow_ssa", "linear_effects", "nested_control_flow", "typed_emit", "streaming_emit",
-                "loop_induction_values", "session_state_lease"]  # fmt: skip
+                "loop_induction_values", "session_state_lease", "bounded_state_recurrence"]  # fmt: skip
 
 
 def flow_package(

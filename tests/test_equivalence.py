@@ -17,7 +17,7 @@ from tests.reference.interpreter import interpret
 from tests.reference.plain_loop import greedy
 from tests.reference.values import Array, ReferenceError
 from tests.two_routes import TwoRoutes, collect
-from tools.fixtures.document import write_document
+from tools.fixtures.document import emit, write_document
 
 Models = Callable[[str], genai_runtime.Model]
 Routes = Callable[[str], TwoRoutes]
@@ -162,6 +162,19 @@ def test_greedy_tokens_equal_the_plain_loop(
 def test_the_runtime_policy_equals_the_interpreter(routes: Routes, prompt: list[int], stop_on_eos: bool) -> None:
     inputs = {"request.input_ids": np.array([prompt]), "request.max_iterations": ints(20)}
     routes("tiny-runtime-policy").agree(inputs, stop_on_eos=stop_on_eos)
+
+
+def test_steps_may_follow_a_loop_that_the_runtime_drives(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "tiny-runtime-policy", tmp_path / "package")
+    document = read_document(FIXTURES / "tiny-runtime-policy")
+    workflow = document["pipeline"]["workflow"]
+    workflow["outputs"]["echo"] = {**workflow["outputs"]["tokens"], "role": "tensor"}
+    workflow["steps"] += [emit("request.input_ids", "echo") for _ in range(2)]
+    write_document(tmp_path / "package", document)
+    compile_package(tmp_path / "package", out=tmp_path / "compiled")
+    both = TwoRoutes(genai_runtime.load(tmp_path / "compiled", threads=1), tmp_path / "package")
+    result = both.agree({"request.input_ids": np.array([[3, 9]]), "request.max_iterations": ints(3)})
+    assert result["echo"].tolist() == [[3, 9]]
 
 
 @pytest.mark.parametrize("case", DECODERS)

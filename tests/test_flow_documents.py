@@ -9,10 +9,12 @@ import pytest
 from genai_compiler import CompileError, compile_package
 
 from tests.flow_packages import FLAG, ONE, SCALAR, add, below, flow_package, session_cell, traced
+from tests.reference.values import ReferenceError
 from tests.two_routes import TwoRoutes
-from tools.fixtures.document import Document, branch, cell, emit, invoke, loop, sequence
+from tools.fixtures.document import Document, branch, cell, emit, invoke, loop, sequence, tensor
 
 Made = Callable[..., TwoRoutes]
+GROWS = tensor("int64", "length")
 STEADY = {"a": 3, "b": 5, "n": 4, "m": 2}
 
 
@@ -133,6 +135,39 @@ def routes_plan(routes: TwoRoutes) -> str:
     return (routes.package.parent / "compiled" / "plan.txt").read_text("utf-8")
 
 
+# ---- laws of cells ---------------------------------------------------------------------------------------------------
+
+
+def refused_by_both(routes: TwoRoutes, **values: int) -> None:
+    """Both routes refuse the run, because a cell breaks its law."""
+    inputs = {name: np.array([value]) for name, value in {**STEADY, **values}.items()}
+    with pytest.raises(ReferenceError, match="recurrence"):
+        routes.agree(inputs)
+    with pytest.raises(genai_runtime.ExecutionError, match="recurrence"):
+        routes.model.run(inputs)
+
+
+def test_a_growing_cell_that_stays_as_it_is_breaks_its_law(made: Made) -> None:
+    law = {"kind": "growing", "axis": 0, "increment": "a", "max": "b"}
+    routes = made([counted([traced("n")], {"x": "x"}), emit("n", "out")], {"x": cell(GROWS, "m", law)})
+    refused_by_both(routes, a=1)
+    run(routes, a=0)
+    run(routes, a=1, n=0)
+
+
+def test_a_bounded_cell_that_stays_as_it_is_keeps_within_its_bound(made: Made) -> None:
+    law = {"kind": "bounded", "axis": 0, "max": "b"}
+    routes = made([counted([traced("n")], {"x": "x"}), emit("n", "out")], {"x": cell(GROWS, "m", law)})
+    refused_by_both(routes, b=0)
+    run(routes, b=1)
+
+
+def test_an_invariant_cell_that_stays_as_it_is_needs_no_check(made: Made) -> None:
+    routes = made([counted([traced("x")], {"x": "x"}), emit("x", "out")], {"x": cell(ONE, "a")})
+    run(routes)
+    assert "invariant(" not in (routes.package.parent / "compiled" / "executor.py").read_text("utf-8")
+
+
 # ---- session state ---------------------------------------------------------------------------------------------------
 
 
@@ -154,6 +189,17 @@ def test_a_session_cell_moves_through_a_branch(made: Made) -> None:
     routes = made(steps, {"x": session_cell("b")})
     for first in (3, 9, 3):
         run(routes, session="s", a=first)
+
+
+def test_a_session_cell_moves_through_the_default_of_a_branch(made: Made) -> None:
+    """Any source of a branch output may be the cell's last value (standard, 3.5)."""
+    grown = sequence(loop([add("x", "a", "x.next")], "package.true", "n", {"x": "x.next"}))
+    join = {"final": {"cases": {"3": "b"}, "default": "x"}}
+    steps = [branch("a", {"3": emit("b", "out")}, default=grown, outputs=join), emit("final", "out")]
+    routes = made(steps, {"x": session_cell("b")})
+    assert run(routes, session="s", a=2)["out"].tolist() == [5 + 4 * 2]
+    assert run(routes, session="s", a=3)["out"].tolist() == [5]
+    assert run(routes, session="s", a=1)["out"].tolist() == [5 + 4 * 1], "the branch output is what the session holds"
 
 
 def test_a_liveness_flag_stops_a_loop_before_its_bound(made: Made) -> None:

@@ -36,7 +36,12 @@ _UNTESTED = "no test breaks it alone yet"
 RUNTIME: dict[str, Row] = {
     "V324": Row(("unknown-input",), "genai_runtime.inputs", _RUN),
     "V325": Row(("missing-input",), "genai_runtime.inputs", _RUN),
-    "V326": Row(("literal-length",), "genai_runtime.inputs", "", f"the number of elements only; {_UNTESTED}"),
+    "V326": Row(
+        ("bad-literal", "literal-length"),
+        "genai_compiler.plan.literals",
+        "tests/plan/test_literals.py",
+        "before a run, except the number of elements: `genai_runtime.inputs`",
+    ),
     "V327": Row(("wrong-dtype", "wrong-rank", "wrong-shape", "symbol-conflict"), "genai_runtime.inputs", _RUN),
     "V328": Row(("wrong-rank", "empty-prompt"), "genai_runtime.inputs", _RUN),
     "V329": Row(("loop-bound",), "genai_runtime.rows", _RUN, "the bound of a loop"),

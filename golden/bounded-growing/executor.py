@@ -87,6 +87,7 @@ class Executor:
         history = enter(HISTORY_CELL, x, inputs.symbols, "pipeline.workflow.steps[0]")
         left = enter(LEFT_CELL, budget, inputs.symbols, "pipeline.workflow.steps[0]")
         live = enter(LIVE_CELL, package_live, inputs.symbols, "pipeline.workflow.steps[0]")
+        del budget, package_limit, package_live
         for _ in range(limit):
             live_2 = live_rows(live)
             if not live_2.any():
@@ -109,10 +110,11 @@ class Executor:
             history = next_history
             left = next_left
             live = next_live
-        del budget, live, package_history_max, package_limit, package_live, package_one
+        del live, package_history_max, package_one
         # pipeline.workflow.steps[1]: loop
         limit_2 = iteration_limit(turns, "pipeline.workflow.steps[1]")
         window = enter(WINDOW_CELL, x, inputs.symbols, "pipeline.workflow.steps[1]")
+        del turns, x
         for step_2 in range(limit_2):
             live_3 = live_rows(package_true)
             if not live_3.any():
@@ -125,7 +127,7 @@ class Executor:
             yield out.emit("windows", "append", slid, 1, step_2, "pipeline.workflow.steps[1].steps[1]")
             bounded("window", window, slid, 1, package_window_max, "pipeline.workflow.steps[1]")
             window = slid
-        del package_true, package_window_max, turns, x
+        del package_true, package_window_max
         # pipeline.workflow.steps[2]: emit
         yield out.emit("history", "replace", history, 1, 0, "pipeline.workflow.steps[2]")
         del history

@@ -80,6 +80,7 @@ class Executor:
         # pipeline.workflow.steps[0]: loop
         limit = iteration_limit(outer_limit, "pipeline.workflow.steps[0]")
         total = enter(TOTAL_CELL, start, inputs.symbols, "pipeline.workflow.steps[0]")
+        del outer_limit
         for step in range(limit):
             live = live_rows(package_true)
             if not live.any():
@@ -92,6 +93,7 @@ class Executor:
             limit_2 = iteration_limit(inner_limit, "pipeline.workflow.steps[0].steps[0]")
             acc = enter(ACC_CELL, inner_start, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             go = enter(GO_CELL, package_true, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
+            del inner_start
             for step_2 in range(limit_2):
                 live_2 = live_rows(go)
                 if not live_2.any():
@@ -108,7 +110,7 @@ class Executor:
                 invariant("go", go, go_next, "pipeline.workflow.steps[0].steps[0]")
                 acc = acc_next
                 go = go_next
-            del go, inner_start
+            del go
             # pipeline.workflow.steps[0].steps[1]: invoke add
             total_next = add_2(acc, start)[0]
             # pipeline.workflow.steps[0].steps[2]: emit
@@ -118,7 +120,7 @@ class Executor:
             yield out.emit("rounds", "append", outer_index, 0, step, "pipeline.workflow.steps[0].steps[3]")
             invariant("total", total, total_next, "pipeline.workflow.steps[0]")
             total = total_next
-        del ceiling, inner_limit, outer_limit, package_true, start
+        del ceiling, inner_limit, package_true, start
         # pipeline.workflow.steps[1]: emit
         yield out.emit("total", "replace", total, 0, 0, "pipeline.workflow.steps[1]")
         return out.finish()

@@ -75,6 +75,7 @@ class Executor:
         limit_2 = iteration_limit(limit, "pipeline.workflow.steps[0]")
         x_cell = enter(X_CELL_CELL, x, inputs.symbols, "pipeline.workflow.steps[0]")
         live_cell = enter(LIVE_CELL_CELL, live, inputs.symbols, "pipeline.workflow.steps[0]")
+        del limit, live, x
         for step in range(limit_2):
             live_2 = live_rows(live_cell)
             if not live_2.any():
@@ -140,7 +141,7 @@ class Executor:
                 )
             x_cell = next_x_cell
             live_cell = next_live_cell
-        del limit, live, live_cell, x
+        del live_cell
         # pipeline.workflow.steps[1]: emit
         yield out.emit("final", "replace", x_cell, 1, 0, "pipeline.workflow.steps[1]")
         return out.finish()

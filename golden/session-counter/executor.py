@@ -71,6 +71,7 @@ class Executor:
         limit = iteration_limit(times, "pipeline.workflow.steps[0]")
         count = enter(COUNT_CELL, request.kept("count", start), inputs.symbols, "pipeline.workflow.steps[0]")
         log = enter(LOG_CELL, request.kept("log", package_empty_log), inputs.symbols, "pipeline.workflow.steps[0]")
+        del package_empty_log, start, times
         for step_2 in range(limit):
             live = live_rows(package_true)
             if not live.any():
@@ -84,7 +85,7 @@ class Executor:
             growing("log", log, log_next, 0, package_one, package_log_max, "pipeline.workflow.steps[0]")
             count = count_next
             log = log_next
-        del package_empty_log, package_log_max, package_one, package_true, start, step, times
+        del package_log_max, package_one, package_true, step
         # pipeline.workflow.steps[0]: cell count
         request.keep("count", count)
         # pipeline.workflow.steps[0]: cell log

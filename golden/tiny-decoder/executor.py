@@ -411,6 +411,22 @@ class Executor:
         cache_0_value = enter(CACHE_0_VALUE_CELL, prompt_present_0_value, inputs.symbols, "pipeline.workflow.steps[0]")
         cache_1_key = enter(CACHE_1_KEY_CELL, prompt_present_1_key, inputs.symbols, "pipeline.workflow.steps[0]")
         cache_1_value = enter(CACHE_1_VALUE_CELL, prompt_present_1_value, inputs.symbols, "pipeline.workflow.steps[0]")
+        del (
+            init_attention_mask,
+            init_body_position_ids,
+            init_cache_lengths,
+            init_generated_lengths,
+            init_token_slot,
+            package_active,
+            package_not_done,
+            prompt_last_logits,
+            prompt_present_0_key,
+            prompt_present_0_value,
+            prompt_present_1_key,
+            prompt_present_1_value,
+            request_max_iterations,
+            request_rng_counter,
+        )
         for step in range(limit):
             live = live_rows(active, request.stop_on_eos)
             if not live.any():

@@ -7,6 +7,7 @@ Do not edit: change the package and compile again.
 from collections.abc import Generator
 
 from genai_runtime.abi import (
+    RUN_FAILURES,
     Decoder,
     DecoderSpec,
     Event,
@@ -78,16 +79,44 @@ class Executor:
         decoding.prompt()
         policy = TokenPolicy(request, decoding)
         del request_input_ids
-        # pipeline.workflow.steps[0]: loop, one token a row and step
-        tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit - 1
-        for step in range(limit):
-            # pipeline.workflow.steps[0].steps[1]: select a token a row
-            for row in choose():
+        # pipeline.workflow.steps[0]: loop, one token a step
+        if decoding.rows == 1:
+            # one row: its buffers stay bound, so that a step is two stores and a run
+            token, select, ends, stopped = decoding.tokens[0], policy.select[0], policy.ends, request.stopped
+            ids, audience = out.only_row(("tokens",), decoding.tokens, request.audience), request.audience
+            note, first = ids.append, decoding.filled
+            run, bound, mask, room = decoding.row_at(first)
+            last = first + policy.steps(limit) - 1
+            for place in range(first, last + 1):
+                # pipeline.workflow.steps[0].steps[1]: select a token
+                token[0] = chosen = select()
+                note(chosen)
                 # pipeline.workflow.steps[0].steps[2]: emit
-                yield out.token("tokens", row, tokens, step)
-            if step == last or not policy.live:
-                break
-            # pipeline.workflow.steps[0].steps[0]: decode
-            advance()
-        out.decoded(policy)
+                if audience.listens:
+                    yield out.only_token("tokens", chosen, place - first)
+                if place == last or chosen in ends or stopped:
+                    break
+                # pipeline.workflow.steps[0].steps[0]: decode
+                if place == room:
+                    run, bound, mask, room = decoding.row_at(place)
+                mask[place] = 1
+                try:
+                    run(bound, None)
+                except RUN_FAILURES as failure:
+                    raise decoding.failed(failure) from failure
+            policy.ended(ids)
+            out.decoded(policy)
+        else:
+            # pipeline.workflow.steps[0]: loop, one token a row and step
+            tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit - 1
+            for step in range(limit):
+                # pipeline.workflow.steps[0].steps[1]: select a token a row
+                for row in choose():
+                    # pipeline.workflow.steps[0].steps[2]: emit
+                    yield out.token("tokens", row, tokens, step)
+                if step == last or not policy.live:
+                    break
+                # pipeline.workflow.steps[0].steps[0]: decode
+                advance()
+            out.decoded(policy)
         return out.finish()

@@ -412,6 +412,18 @@ class Executor:
         rng_counter = enter(RNG_COUNTER_CELL, request_rng_counter, inputs.symbols, "pipeline.workflow.steps[0]")
         attention_mask = enter(ATTENTION_MASK_CELL, init_attention_mask, inputs.symbols, "pipeline.workflow.steps[0]")
         position_ids = enter(POSITION_IDS_CELL, init_body_position_ids, inputs.symbols, "pipeline.workflow.steps[0]")
+        del (
+            init_attention_mask,
+            init_body_position_ids,
+            init_cache_lengths,
+            init_generated_lengths,
+            init_token_slot,
+            package_active,
+            package_not_done,
+            prompt_last_logits,
+            request_max_iterations,
+            request_rng_counter,
+        )
         for step in range(limit):
             live = live_rows(active, request.stop_on_eos)
             if not live.any():

@@ -4,6 +4,7 @@ A change that an existing executor would notice raises ABI_VERSION; `load` refus
 """
 
 from genai_runtime.adapters import open_adapter
+from genai_runtime.binding import RUN_FAILURES
 from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.held import HeldSpec, Holder
@@ -19,6 +20,7 @@ ABI_VERSION = 1
 
 __all__ = [
     "ABI_VERSION",
+    "RUN_FAILURES",
     "Cell",
     "Decoder",
     "DecoderSpec",

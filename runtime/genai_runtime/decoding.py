@@ -80,13 +80,18 @@ class Decoder:
         return kind(self, ids, valid, limit, request.context_length, extras or {})
 
 
+BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, Array, int]
+"""A session's run, the io-binding for it, the only row's mask [room], and how many places the buffers have (room)."""
+
+
 class Decoding:
     """One request in flight. `logits` is float32 [rows, vocab]; `tokens` [rows, 1] is what the next `advance` feeds.
 
-    advance: feeds `tokens`; `logits` then holds what follows them. It is a closure over the request's buffers.
+    filled: places of the state in use by the longest row. Nothing in here holds the object itself, so that the buffers
+    go with the request and don't wait for the garbage collector.
     """
 
-    advance: Callable[[], None]
+    filled: int
 
     def __init__(
         self, decoder: Decoder, ids: Array, lengths: Array, limit: int, context: int, extras: Mapping[str, Value]
@@ -106,6 +111,18 @@ class Decoding:
         """Run the whole prompt; `logits` then holds each row's own last position."""
         raise NotImplementedError
 
+    def advance(self) -> None:
+        """Feed `tokens`; `logits` then holds what follows them."""
+        raise NotImplementedError
+
+    def row_at(self, place: int) -> BoundRow:
+        """For a loop that drives the only row itself: what a run at `place` takes, larger buffers once these are full.
+
+        Such a run needs `tokens` and a 1 in the mask at `place`. Only where a step needs no more than that: past and
+        present in one buffer, a mask of constant width, no positions, float32 logits.
+        """
+        raise NotImplementedError
+
     def prompt_feeds(self) -> dict[str, Array]:
         """Ids, mask and positions of the first `first` tokens of the prompt, by port."""
         spec = self.spec
@@ -118,7 +135,7 @@ class Decoding:
         return feeds
 
     def feed_rest(self) -> None:
-        """Run the tokens of the prompt behind the first `first`, one by one. Needs `advance`; rows are equally long."""
+        """Run the tokens of the prompt behind the first `first`, one by one; rows are equally long."""
         for place in range(self.first, self.width):
             self.tokens[:, 0] = self.ids[:, place]
             self.advance()

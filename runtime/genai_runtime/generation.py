@@ -1,17 +1,16 @@
 """A generation in flight: an iterator of text pieces over the tokens that an executor publishes."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
-from genai_runtime.publish import Result, TokenEvent
-from genai_runtime.request import Event
+from genai_runtime.publish import Result
+from genai_runtime.request import Audience
+from genai_runtime.running import Row, Run, Running, tokens_of
 from genai_runtime.stop_strings import StopStrings
 from genai_runtime.tokenizer import Tokenizer
-
-Run = Generator[Event, None, Result]
 
 
 class Piece(NamedTuple):
@@ -34,23 +33,6 @@ class Stats:
     def rate(self) -> float:
         """Decoded tokens a second after the first; 0 when there was at most one."""
         return (self.new_tokens - 1) / (self.seconds - self.ttft) if self.new_tokens > 1 else 0.0
-
-
-@dataclass
-class Row:
-    """One row: its `tokens` as published (an end token included), why it ended, and how far its text has been made.
-
-    pieces: text made so far; read: tokens turned into it; shown: pieces that an iteration has handed out.
-    """
-
-    prompt: tuple[int, ...]
-    tokens: list[int] = field(default_factory=list[int])
-    finish_reason: str | None = None
-    pieces: list[str] = field(default_factory=list[str])
-    read: int = 0
-    shown: int = 0
-    detokenizer: Detokenizer | None = None
-    stops: StopStrings | None = None
 
 
 @dataclass(frozen=True)
@@ -84,63 +66,16 @@ class Generation:
         text: TextSettings,
         stopped: set[int],
         context: int = 0,
+        audience: Audience | None = None,
     ) -> None:
-        self._runs, self._text, self._stopped, self._context = list(runs), text, stopped, context
+        self._text, self._stopped = text, stopped
         self._rows = [Row(tuple(each)) for each in prompts]
         self._begun = time.perf_counter()
-        self._first = self._last = 0.0
-        self._events = self._all_events()
-        self._current: Run | None = None
-        self._quiet = False
-        self.result: Result | None = None
+        heard = audience if audience is not None else Audience()
+        self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, heard)
+        self._events = tokens_of(self._running)
 
     # ---- running -----------------------------------------------------------------------------------------------------
-
-    def _all_events(self) -> Iterator[int]:
-        """Runs to the end, yielding the row that got tokens, unless `_quiet`. One run for all, or one a row."""
-        for at, start in enumerate(self._runs):
-            run = self._current = start()
-            base, wanted = at if len(self._runs) > 1 else 0, self._text.output
-            notes: list[Callable[[Any], None]] = [row.tokens.append for row in self._rows[base:]]
-            try:
-                while True:
-                    event = next(run)
-                    if event.output != wanted:
-                        continue
-                    if not self._first:
-                        self._first = time.perf_counter()
-                    row = event.row or 0
-                    if isinstance(event, TokenEvent):
-                        notes[row](event[2])
-                    else:
-                        self._take(self._rows[base + row], event.value.reshape(-1).tolist())
-                    if not self._quiet:
-                        yield base + row
-            except StopIteration as done:
-                self.result = done.value
-            finally:
-                run.close()
-                self._last = time.perf_counter()
-            self._finish(base, self.result)
-
-    def _take(self, row: Row, tokens: list[int]) -> None:
-        """What one emission does to a row: append it, or put it in the place of what was there."""
-        if self._text.replaces:
-            row.tokens.clear()
-        row.tokens.extend(tokens)
-
-    def _finish(self, base: int, result: Result | None) -> None:
-        rows = self._rows if len(self._runs) == 1 else [self._rows[base]]
-        for at, row in enumerate(rows):
-            if row.finish_reason is None:
-                reasons = result.finish_reasons if result is not None else {}
-                row.finish_reason = reasons.get(at) or self._reason(row)
-
-    def _reason(self, row: Row) -> str:
-        """Why a row ended, where the run itself does not say."""
-        if row.tokens and row.tokens[-1] in self._text.end_ids:
-            return "stop"
-        return "context" if 0 < self._context <= len(row.prompt) + len(row.tokens) else "length"
 
     def _step(self) -> int | None:
         """Run until a row has a token more; the row, or None at the end."""
@@ -150,19 +85,22 @@ class Generation:
         return row
 
     def _drain(self) -> None:
-        self._quiet = not self._text.stops
+        self._running.quiet = not self._text.stops
         while self._step() is not None:
             pass
 
     def close(self) -> None:
         """End the generation now; rows still running are `cancelled`."""
-        if self._current is not None:
-            self._current.close()
+        self._end_run()
         self._events = iter(())
         for row in self._rows:
             row.finish_reason = row.finish_reason or "cancelled"
 
     cancel = close
+
+    def _end_run(self) -> None:
+        if self._running.current is not None:
+            self._running.current.close()
 
     def __enter__(self) -> "Generation":
         return self
@@ -205,9 +143,8 @@ class Generation:
 
     def _stop_row(self, at: int) -> None:
         """A stop string ended the row: alone it ends its run, among others it only drops out."""
-        if len(self._runs) > 1 or len(self._rows) == 1:
-            if self._current is not None:
-                self._current.close()
+        if len(self._running.runs) > 1 or len(self._rows) == 1:
+            self._end_run()
         else:
             self._stopped.add(at)
 
@@ -239,6 +176,11 @@ class Generation:
     # ---- results -----------------------------------------------------------------------------------------------------
 
     @property
+    def result(self) -> Result | None:
+        """What the last run added up to; None while it runs."""
+        return self._running.result
+
+    @property
     def rows(self) -> list["RowView"]:
         """Every row, run to its end."""
         self._drain()
@@ -263,12 +205,12 @@ class Generation:
     def stats(self) -> Stats:
         """Counts and times over all rows, run to the end."""
         self._drain()
-        begun, first = self._begun, self._first or self._last
+        begun, last = self._begun, self._running.last
         return Stats(
             sum(len(row.prompt) for row in self._rows),
             sum(len(row.tokens) for row in self._rows),
-            first - begun,
-            self._last - begun,
+            (self._running.first or last) - begun,
+            last - begun,
         )
 
 

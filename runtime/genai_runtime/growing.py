@@ -25,7 +25,7 @@ class GrowingDecoding(Decoding):
         arrays = self.prompt_feeds()
         self._feeds = {port: view(array) for port, array in arrays.items()} | dict(self.extras)
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
-        self._positions, self._filled = self.first_positions(), self.first
+        self._positions, self.filled = self.first_positions(), self.first
         self._take()
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
@@ -33,27 +33,26 @@ class GrowingDecoding(Decoding):
         self._feeds[spec.tokens] = view(self.tokens)
         if spec.positions is not None:
             self._feeds[spec.positions[0]] = view(self._positions)
-        self.advance = self._step
         self.feed_rest()
 
-    def _step(self) -> None:
+    def advance(self) -> None:
         if self.spec.mask is not None:
             self._feed_mask(self.spec.mask)
-        self._filled += 1
+        self.filled += 1
         self.lengths = self.lengths + 1
         self._take()
         # a row that is full has ended: its position only has to stay one that exists while others go on
         np.minimum(self._positions + 1, self.room.most - 1, out=self._positions)
 
     def _feed_mask(self, mask: Mask) -> None:
-        if self._filled == self._mask.shape[1]:
+        if self.filled == self._mask.shape[1]:
             more = np.zeros((self.rows, MASK_ROOM), dtype=self._mask.dtype)
             self._mask = np.concatenate([self._mask, more], axis=1)
         if mask.columns:
-            self._mask[:, self._filled] = 1
+            self._mask[:, self.filled] = 1
         else:
             self._mask[np.arange(self.rows), self.lengths] = 1
-        self._part = np.ascontiguousarray(self._mask[:, : self._filled + 1])
+        self._part = np.ascontiguousarray(self._mask[:, : self.filled + 1])
         self._feeds[mask.port] = view(self._part)
 
     def _take(self) -> None:

@@ -1,16 +1,14 @@
 """Decoding with past and present in one buffer: bound once, written in place, replaced only when it is full."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from genai_runtime import binding
-from genai_runtime.decoding import Decoding
+from genai_runtime.decoding import BoundRow, Decoding
 from genai_runtime.sample import to_float32
 from genai_runtime.state import grow, shared_state
-from genai_runtime.values import NUMPY, Array, view
+from genai_runtime.values import NUMPY, view
 
-Step = Callable[[], None]
+NEVER = 1 << 62
 
 
 class InPlaceDecoding(Decoding):
@@ -24,12 +22,14 @@ class InPlaceDecoding(Decoding):
             bound.bind_ortvalue_input(port, view(array))
         self._bind_state(bound)
         bound.bind_output(self.spec.logits, binding.CPU)
+        self._run = binding.run_bound(self.session)
         try:
-            binding.run_bound(self.session)(bound, None)
+            self._run(bound, None)
         except binding.RUN_FAILURES as failure:
             raise self.failed(failure) from failure
         self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
-        self._positions, self._filled = self.first_positions(), int(self.lengths.max())
+        self._positions, self.filled = self.first_positions(), int(self.lengths.max())
+        self._each = np.arange(self.rows)
         self._bind_step()
         self.feed_rest()
 
@@ -42,95 +42,57 @@ class InPlaceDecoding(Decoding):
             bound.bind_ortvalue_input(port, extra)
 
     def _bind_step(self) -> None:
-        """One io-binding for all steps until the room is full; `advance` becomes a closure over its buffers."""
+        """One io-binding for all steps until the room is full."""
         spec = self.spec
-        bound = binding.new_bindings(self.session)
+        self._bound = bound = binding.new_bindings(self.session)
         self._bind_state(bound)
         bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
         if spec.positions is not None:
             bound.bind_ortvalue_input(spec.positions[0], view(self._positions))
-        raw = self.logits.reshape(self.rows, 1, -1)
+        self._raw = self.logits.reshape(self.rows, 1, -1)
         if spec.logits_dtype != "float32":
-            raw = np.zeros(raw.shape, dtype=NUMPY[spec.logits_dtype])
-        self._raw = raw
-        bound.bind_ortvalue_output(spec.logits, view(raw, spec.logits_dtype))
-        mask = self._step_mask(bound)
-        simple = self.rows == 1 and spec.positions is None and spec.logits_dtype == "float32"
-        if simple and mask is not None and spec.mask is not None and spec.mask.fixed:
-            self.advance = self._step_of_one_row(bound, mask)
-        else:
-            self.advance = self._step(bound, mask)
+            self._raw = np.zeros(self._raw.shape, dtype=NUMPY[spec.logits_dtype])
+        bound.bind_ortvalue_output(spec.logits, view(self._raw, spec.logits_dtype))
+        self._bind_mask()
+        self._full = self.room.first if self.room.first < self.room.most else NEVER
 
-    def _step_mask(self, bound: binding.Bindings) -> Array | None:
+    def _bind_mask(self) -> None:
         spec = self.spec.mask
-        if spec is None:
-            return None
-        mask = np.zeros((self.rows, self.room.first), dtype=NUMPY[spec.dtype])
-        mask[np.arange(self.room.first) < self.lengths.reshape(-1, 1)] = 1
-        if spec.fixed:
-            bound.bind_ortvalue_input(spec.port, view(mask))
-        self._mask = mask
-        return mask
+        self._mask = np.zeros((self.rows, self.room.first), dtype=NUMPY[spec.dtype if spec else "int64"])
+        self._mask[np.arange(self.room.first) < self.lengths.reshape(-1, 1)] = 1
+        if spec is not None and spec.fixed:
+            self._bound.bind_ortvalue_input(spec.port, view(self._mask))
 
-    def _step_of_one_row(self, bound: binding.Bindings, mask: Array) -> Step:
-        """One row, no positions, a mask that stays bound: one store and one run."""
-        run, row, room, place = binding.run_bound(self.session), mask[0], self.room.first, self._filled
-        following: Step | None = None
+    def advance(self) -> None:
+        if self.filled >= self._full:
+            self._larger()
+        spec, lengths, most = self.spec, self.lengths, self.room.most
+        self.filled = min(self.filled + 1, most)
+        if spec.mask is not None:
+            self._mask[self._each, lengths] = 1
+            if not spec.mask.fixed:
+                self._part = np.ascontiguousarray(self._mask[:, : self.filled])
+                self._bound.bind_ortvalue_input(spec.mask.port, view(self._part))
+        try:
+            self._run(self._bound, None)
+        except binding.RUN_FAILURES as failure:
+            raise self.failed(failure) from failure
+        # a row that is full has ended: it only repeats its last place while others go on
+        np.minimum(lengths + 1, most - 1, out=lengths)
+        if spec.positions is not None:
+            np.minimum(self._positions + 1, most - 1, out=self._positions)
+        if spec.logits_dtype != "float32":
+            self.logits[:] = to_float32(self._raw[:, 0])
 
-        def step() -> None:
-            nonlocal place, following
-            if place == room:
-                if following is None:
-                    self._filled = self.lengths[0] = place
-                    following = self._larger()
-                return following()
-            row[place] = 1
-            place += 1
-            try:
-                run(bound, None)
-            except binding.RUN_FAILURES as failure:
-                raise self.failed(failure) from failure
-            return None
+    def row_at(self, place: int) -> BoundRow:
+        if place >= self._full:
+            self.filled = self.lengths[0] = place
+            self._larger()
+        return self._run, self._bound, self._mask[0], self.room.first
 
-        return step
-
-    def _step(self, bound: binding.Bindings, mask: Array | None) -> Step:
-        run, lengths, positions, logits, raw = (
-            binding.run_bound(self.session), self.lengths, self._positions, self.logits, self._raw,
-        )  # fmt: skip
-        each, room, most = np.arange(self.rows), self.room.first, self.room.most
-        following: Step | None = None
-        port = self.spec.mask.port if self.spec.mask is not None and not self.spec.mask.fixed else ""
-        same = self.spec.logits_dtype == "float32"
-
-        def step() -> None:
-            nonlocal following
-            if self._filled >= room and room < most:
-                following = following or self._larger()
-                return following()
-            self._filled = min(self._filled + 1, most)
-            if mask is not None:
-                mask[each, lengths] = 1
-                if port:
-                    self._part = np.ascontiguousarray(mask[:, : self._filled])
-                    bound.bind_ortvalue_input(port, view(self._part))
-            try:
-                run(bound, None)
-            except binding.RUN_FAILURES as failure:
-                raise self.failed(failure) from failure
-            # a row that is full has ended: it only repeats its last place while others go on
-            np.minimum(lengths + 1, most - 1, out=lengths)
-            np.minimum(positions + 1, most - 1, out=positions)
-            if not same:
-                logits[:] = to_float32(raw[:, 0])
-            return None
-
-        return step
-
-    def _larger(self) -> Step:
-        """The room is full: move to larger buffers. Returns the step there, for callers hold on to the first one."""
+    def _larger(self) -> None:
+        """The room is full: move to larger buffers."""
         used = self.room.first
         self.room = self.room.larger()
         self.state = grow(self.spec.slots, self.state, used, self.room.first)
         self._bind_step()
-        return self.advance

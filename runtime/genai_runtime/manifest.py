@@ -29,7 +29,10 @@ _SHAPE: dict[str, Any] = {
     "text": dict,
     "generation": {
         "policy": str,
+        "sampler_mode": str,
         "ragged": bool,
+        "tokens_output": str,
+        "tokens_replace": bool,
         "end_ids": [int],
         "pad_id": int | None,
         "context_length": int,
@@ -37,6 +40,7 @@ _SHAPE: dict[str, Any] = {
         "valid_ids": int,
         "holes": [int],
         "defaults": dict,
+        "overrides": dict,
     },
     "session": {"options": dict, "providers": [{"name": str, "options": dict}]},
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
-from genai_runtime.generation import Generation, Run, TextSettings
+from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.manifest import Manifest
 from genai_runtime.options import (
     ROLES,
@@ -20,16 +20,18 @@ from genai_runtime.options import (
     resolve_roles,
     resolve_sampling,
     row_values,
+    tensor_options,
 )
 from genai_runtime.problem import RequestError
 from genai_runtime.publish import Result
-from genai_runtime.request import Event, Request, SessionStore
+from genai_runtime.request import Audience, Event, Request, SessionStore
+from genai_runtime.running import Run
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.sessions import Sessions
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
-from genai_runtime.values import NUMPY, Array, from_bfloat16
+from genai_runtime.values import NUMPY, Array
 
 Message = Mapping[str, Any]
 
@@ -79,13 +81,13 @@ class Model:
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
-        stopped: set[int] = set()
+        stopped, audience = set[int](), Audience()
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped)
+            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience)
         else:
             runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
-        return Generation(runs, prompts, text, stopped, limits.context)
+        return Generation(runs, prompts, text, stopped, limits.context, audience)
 
     def chat(
         self,
@@ -140,7 +142,7 @@ class Model:
         overrides: overridable component -> the declared component to run in its place.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
         """
-        events = self.stream(inputs, stop_on_eos=stop_on_eos, session=session, overrides=overrides)
+        events = self._invocation(inputs, stop_on_eos, session, overrides, Audience(listens=False))
         while True:
             try:
                 next(events)
@@ -157,6 +159,16 @@ class Model:
         overrides: Mapping[str, str] | None = None,
     ) -> Generator[Event, None, Result]:
         """Like `run`, yielding each Event(output, row, value, step) as it is published."""
+        return self._invocation(inputs, stop_on_eos, session, overrides, Audience())
+
+    def _invocation(
+        self,
+        inputs: Mapping[str, Any],
+        stop_on_eos: bool,
+        session: str | None,
+        overrides: Mapping[str, str] | None,
+        audience: Audience,
+    ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = {name: np.asarray(value) for name, value in inputs.items()}
         roles, sampling = self._sampling_of(tensors)
@@ -171,6 +183,7 @@ class Model:
             valid_ids=self._valid_ids,
             context_length=int(self._generation["context_length"]),
             overrides=self._overrides(overrides or {}),
+            audience=audience,
         )
         with nullcontext() if store is None else store.leased(str(session)):
             return (yield from executor.run(request))
@@ -303,6 +316,7 @@ class Model:
         options: tuple[SamplingOptions, ...],
         stop_on_eos: bool,
         stopped: set[int],
+        audience: Audience,
     ) -> list[Callable[[], Run]]:
         """One run for all rows where the decoder can tell their lengths apart, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
@@ -321,6 +335,7 @@ class Model:
                 valid_ids=self._valid_ids,
                 context_length=limits.context,
                 stopped=stopped if len(groups) == 1 else set(),
+                audience=audience,
             )
 
         return [lambda rows=rows: executor.run(request(rows)) for rows in groups]  # type: ignore[misc]
@@ -357,17 +372,12 @@ class Model:
     def _roles_of(self, given: Mapping[str, Any]) -> tuple[dict[str, int | float], SamplingOptions]:
         """Role values of one row and the options behind them, for a package that has its own sampler."""
         declared = frozenset(str(each["role"]) for each in self._manifest.data["inputs"] if each["role"])
-        always_greedy = self._generation.get("sampler_mode") == "greedy"
+        always_greedy = self._generation["sampler_mode"] == "greedy"
         return resolve_roles(given, self._generation["defaults"], declared, always_greedy)
 
     def _sampling_of(self, tensors: Mapping[str, Array]) -> tuple[dict[str, int | float], tuple[SamplingOptions, ...]]:
         """Sampling values that a caller of `run` gave as tensors, over the package's defaults: roles, options a row."""
-        given: dict[str, list[Any]] = {}
-        for option, role in ROLES.items():
-            spec, value = self._input_of(role), self._given(tensors, role)
-            if spec is not None and value is not None and value.size:
-                bits = spec["dtype"] == "bfloat16" and value.dtype == np.uint16
-                given[option] = (from_bfloat16(value) if bits else value).reshape(-1).tolist()
+        given = tensor_options({option: self._given(tensors, role) for option, role in ROLES.items()})
         refuse_overrides(given, self._generation)
         if self._generation["policy"] == "runtime":
             rows = max(map(len, given.values()), default=1)

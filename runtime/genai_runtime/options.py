@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from genai_runtime.problem import LoadError, RequestError
 from genai_runtime.sample import SamplingOptions
+from genai_runtime.values import Array, from_bfloat16
 
 _DEFAULTED = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size")
 SAMPLING = tuple(each.name for each in fields(SamplingOptions))
@@ -83,6 +84,16 @@ def row_values(given: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
         if value is not None:
             values[name] = value
     return values
+
+
+def tensor_options(tensors: Mapping[str, Array | None]) -> dict[str, list[Any]]:
+    """What a caller gave as tensors by option, an entry a row. A fraction in uint16 stands there as bfloat16 bits."""
+    given: dict[str, list[Any]] = {}
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.size:
+            bits = tensor.dtype == np.uint16 and name in ("temperature", "top_p", "min_p")
+            given[name] = (from_bfloat16(tensor) if bits else tensor).reshape(-1).tolist()
+    return given
 
 
 def resolve_limits(max_new: int | None, prompts: Sequence[Sequence[int]], generation: Mapping[str, Any]) -> Limits:
@@ -175,7 +186,8 @@ def refuse_overrides(given: Mapping[str, Any], generation: Mapping[str, Any]) ->
     if not listed and not generation["defaults"]:
         return
     for name, value in given.items():
-        values = [each for each in (value if isinstance(value, list | tuple) else [value]) if each is not None]
+        rows = cast(Sequence[Any], value) if isinstance(value, list | tuple) else [value]
+        values = [each for each in rows if each is not None]
         if values and name in CONTRACT_FIELDS and name not in listed:
             what = f"the package does not let a caller set {name}"
             raise RequestError("option-not-allowed", what, help=f"it lets set {', '.join(sorted(listed)) or 'nothing'}")
@@ -186,12 +198,17 @@ def refuse_overrides(given: Mapping[str, Any], generation: Mapping[str, Any]) ->
 def _listed(generation: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """The contract's fields and their bounds, as the manifest has them. Raises LoadError `damaged-folder`."""
     listed: Any = generation.get("overrides", {})
-    entries: list[Any] = list(listed.values()) if isinstance(listed, dict) else [None]
-    for each in entries:
-        bounds = [each.get(bound, 0) for bound in ("minimum", "maximum")] if isinstance(each, dict) else [None]
-        if not all(isinstance(bound, int | float) for bound in bounds):
-            raise LoadError("damaged-folder", f"the manifest's overrides are damaged: {each!r}", help="compile again")
-    return listed  # type: ignore[no-any-return]
+    sound = isinstance(listed, dict) and all(map(_is_bounds, cast(dict[str, Any], listed).values()))
+    if not sound:
+        raise LoadError("damaged-folder", f"the manifest's overrides are damaged: {listed!r}", help="compile again")
+    return cast(Mapping[str, Mapping[str, Any]], listed)
+
+
+def _is_bounds(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    bounds = cast(dict[str, Any], entry)
+    return all(isinstance(bounds.get(name, 0), int | float) for name in ("minimum", "maximum"))
 
 
 def _refuse_outside(name: str, value: Any, bounds: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
-from genai_runtime.request import Event
+from genai_runtime.request import Audience, Event
 from genai_runtime.values import Array, Value, to_array
 
 Mode = Literal["replace", "append", "event"]
@@ -133,6 +133,18 @@ class Publisher:
             slots[row].take(mode, part, axis)
             yield Event(output, row, part, step)
 
+    def only_row(self, outputs: tuple[str, ...], tokens: Array, audience: Audience) -> list[int]:
+        """The list that takes the only row's tokens as they are chosen, to be appended to each of `outputs`."""
+        ids: list[int] = []
+        audience.tokens = self._tokens = {output: [ids] for output in outputs}
+        self._token_event = TokenEvent if tokens.dtype == np.int64 else NarrowTokenEvent
+        return ids
+
+    def only_token(self, output: str, token: int, step: int) -> Event:
+        """The event of a token that is in that list."""
+        event: Event = _made(self._token_event, (output, 0, token, step))
+        return event
+
     def token(self, output: str, row: int, tokens: Array, step: int) -> Event:
         """Append one row's token, integer [1, 1]: the emit of a token policy that the runtime supplies."""
         token = tokens.item(row)
@@ -149,8 +161,10 @@ class Publisher:
         """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
         reasons = policy.reasons
         self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
+        dtype = self._token_event.dtype
         for output, rows in self._tokens.items():
-            dtype = self._token_event.dtype
+            if not any(rows):
+                continue
             self._rows[output] = [_Slot([np.array([ids], dtype=dtype)] if ids else [], 1) for ids in rows]
         self.iterations = max((len(ids) for rows in self._tokens.values() for ids in rows), default=0)
 

@@ -39,6 +39,17 @@ class SessionStore:
             self._lease.release()
 
 
+@dataclass(slots=True)
+class Audience:
+    """Who follows an invocation. listens: whether somebody takes its events one by one, as all do at first.
+
+    tokens: output -> ids a row, as they come, of a loop that yields no event while nobody listens.
+    """
+
+    listens: bool = True
+    tokens: Mapping[str, list[list[int]]] = field(default_factory=dict[str, list[list[int]]])
+
+
 @dataclass(frozen=True)
 class Request:
     """One invocation.
@@ -47,7 +58,7 @@ class Request:
     (standard, 3.1), e.g. {"seed": 7}. prompt_lengths: valid tokens of each row of a right-padded prompt. sampling: one
     entry a row, for a token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how
     many leading ids exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller
-    ends while it runs). overrides: overridable component -> the one to run in its place.
+    ends while it runs). overrides: overridable component -> the one to run in its place. audience: who follows it.
     """
 
     tensors: Mapping[str, Array]
@@ -61,6 +72,7 @@ class Request:
     context_length: int = 0
     stopped: set[int] = field(default_factory=set[int])
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
+    audience: Audience = field(default_factory=Audience)
 
     def kept(self, cell: str, initial: Value) -> Value:
         """What the session stored for a cell, else the value it starts from."""

@@ -13,6 +13,7 @@ of its configuration maps that pair to 1.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -116,6 +117,10 @@ class Selector(Protocol):
         """logits: float32[vocab], not changed. Raises ExecutionError `logits-not-finite`."""
         ...
 
+    def over(self, logits: FloatRow) -> Callable[[], int]:
+        """Choices from a buffer that stays where it is: what calls with it would choose, with nothing to look up."""
+        ...
+
 
 def make_selector(
     options: SamplingOptions,
@@ -170,10 +175,20 @@ class _Greedy:
         self._size = size
 
     def __call__(self, logits: FloatRow) -> int:
-        token = int(logits[: self._size].argmax())
-        if logits[token] != logits[token]:
-            raise not_finite()
-        return token
+        return self.over(logits)()
+
+    def over(self, logits: FloatRow) -> Callable[[], int]:
+        row = logits[: self._size]
+        argmax, item = row.argmax, row.item
+
+        def choose() -> int:
+            token = int(argmax())
+            best = item(token)
+            if best != best:
+                raise not_finite()
+            return token
+
+        return choose
 
 
 class _Staged:
@@ -204,6 +219,9 @@ class _Staged:
         for stage in self._stages:
             stage.note(token)
         return token
+
+    def over(self, logits: FloatRow) -> Callable[[], int]:
+        return partial(self, logits)
 
 
 def _best(row: FloatRow) -> int:

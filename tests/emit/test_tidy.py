@@ -26,6 +26,7 @@ LONG = {
     "generator": f"yield from out.emit_rows({', '.join(WORDS)})",
     "one tuple": f"TABLE = (Output({', '.join(WORDS)}),)",
     "subscript": f'x = inputs["{"long" * 40}"]',
+    "quotes": f"""x = run('a{chr(34) * 3}b', {", ".join(WORDS)})""",
     "strings": f"""x = run("(, [", 'a"b', {", ".join(WORDS)})""",
 }
 
@@ -67,6 +68,12 @@ def test_the_formatter_has_nothing_to_change(kind: str, tmp_path: Path) -> None:
 def test_short_lines_strings_and_docstrings_are_left_alone() -> None:
     text = f'"""Title.\n\n{"word " * 40}\n"""\n\nx = 1\n'
     assert tidy(text) == text
+
+
+def test_quotes_in_a_literal_begin_no_docstring() -> None:
+    call = f"run({', '.join(WORDS)})"
+    text = tidy(f"def f():\n    x = 'a{chr(34) * 3}b'\n    {call}\n")
+    assert all(len(line) <= MARGIN for line in text.splitlines())
 
 
 def test_a_long_comment_is_wrapped() -> None:

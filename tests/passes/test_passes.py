@@ -141,7 +141,10 @@ def test_an_inner_loop_releases_what_the_outer_one_makes_anew() -> None:
 
 def test_the_runtimes_own_decoding_has_no_names_to_release() -> None:
     rotated = peel_prompt(decoder_plan(), NOTHING)
-    assert mark_last_reads(rotated, NOTHING).body[-1] == rotated.body[-1]
+    followed = replace(rotated, body=(*rotated.body, emit("b"), emit("n")))
+    start, prompt, whole = rotated.body
+    after = mark_last_reads(followed, NOTHING).body
+    assert after == (start, prompt, Release(("a",)), whole, emit("b"), Release(("b",)), emit("n"))
 
 
 def test_what_a_region_hands_on_is_not_released_in_it() -> None:
@@ -162,13 +165,14 @@ def test_a_cell_is_released_after_it_is_kept() -> None:
 def test_the_prompt_is_peeled_off_the_loop() -> None:
     before = decoder_plan(extras=(("scale", "b"),))
     after = peel_prompt(before, NOTHING)
-    prompt, rotated = after.body
-    whole = before.body[0]
+    start, prompt, rotated = after.body
+    whole = before.body[1]
+    assert start == before.body[0]
     assert isinstance(whole, Loop)
-    assert prompt == Decode("decoder", "kv", "prompt", "a", "logits.prompt", "steps[0].steps[0]", (("scale", "b"),))
+    assert prompt == Decode("decoder", "prompt", "a", "logits.prompt", "steps[0].steps[0]", (("scale", "b"),))
     assert isinstance(rotated, Loop)
     assert rotated.body == whole.body[1:]
-    assert rotated.advance == (Decode("decoder", "kv", "step", "token", "logits.next", "steps[0].steps[0]"),)
+    assert rotated.advance == (Decode("decoder", "step", "token", "logits.next", "steps[0].steps[0]"),)
     assert rotated.carried == (whole.carried[0], Carry("logits", "logits.prompt", "logits.next", False))
     assert after.types["logits.prompt"] == after.types["logits.next"] == before.types["logits"]
     assert verify(after) == ()

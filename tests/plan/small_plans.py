@@ -18,6 +18,7 @@ from genai_compiler.plan.ir import (
     Output,
     Plan,
     SelectToken,
+    StartPolicy,
     Type,
     walk,
 )
@@ -108,18 +109,19 @@ GROUP = StateGroup(
 )
 FACTS = DecodeFacts(
     "decoder", "tokens", "int64", Mask("mask", "int64", "lengths", True), ("positions", "int64", 2), "logits",
-    "float32", False, "kv", True, 32, False,
+    "float32", False, True, 32, False,
 )  # fmt: skip
 
 
 def decoder_plan(extras: tuple[tuple[str, str], ...] = ()) -> Plan:
     """A decoder loop as it is built: the decoder leads, the policy selects, a token is published."""
     body: tuple[Op, ...] = (
-        Decode("decoder", "kv", "step", "sequence", "logits", "steps[0].steps[0]", extras),
+        Decode("decoder", "step", "sequence", "logits", "steps[0].steps[0]", extras),
         SelectToken("logits", "token", "active.next", "done.next", "accepted.next", "steps[0].steps[1]"),
         Emit("token", "out", "append", "active", "", 1, True, "steps[0].steps[2]"),
     )
     carried = (Carry("active", "active.0", "active.next", False), Carry("sequence", "a", "token", False))
-    whole = plan(Loop("active", "n", body, carried, "generation_eos", "", "steps[0]"))
+    start = StartPolicy("active.0", "done.0", "accepted.0", "steps[0].steps[1]")
+    whole = plan(start, Loop("active", "n", body, carried, "generation_eos", "", "steps[0]"))
     decoder = Component("decoder", "model.onnx", (("tokens", ONE),), (("logits", ONE),), True, False, "c.decoder")
     return replace(whole, components=(*whole.components, decoder), groups=(GROUP,), decoder=FACTS)

@@ -87,6 +87,7 @@ def test_head_and_decoder() -> None:
     assert "decoder decoder: tokens tokens (int64), logits logits (float32)\n" in text
     assert "  mask mask (int64): lengths, constant width\n  positions positions (int64)\n" in text
     assert "%logits = decode decoder(%sequence, scale=%b) step" in text
+    assert "%active.0, %done.0, %accepted.0 = start policy" in text
     assert text.endswith("}\n\ndecision first\ndecision second\n")
 
 
@@ -114,5 +115,5 @@ def test_a_name_stays_on_its_line(name: str, shown: str) -> None:
 def test_the_syntax_page_has_every_keyword() -> None:
     page = (ROOT / "docs" / "ir.md").read_text("utf-8")
     words = """plan requires input output component cell group decoder run decision
-        invoke check copy decode select emit loop carry branch case default join keep release"""
+        invoke check copy decode start select emit loop carry branch case default join keep release"""
     assert [each for each in words.split() if f"`{each}" not in page] == []

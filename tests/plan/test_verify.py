@@ -40,7 +40,7 @@ FAULTY: list[tuple[tuple[Op, ...], str]] = [
     ((branch((invoke("f", "a", "c"),), ()), emit("c")), "emit of steps[9] reads %c before anything defines it"),
     ((ONE_SIDED,), "branch of steps[2] joins %c, which case false does not define"),
     ((branch((invoke("f", "a", "c"),), (invoke("f", "a", "c"),)),), "invoke of steps[0] defines %c a second time"),
-    ((replace(loop((invoke("f", "a", "c"),)), released_on_entry=("a",)),), "invoke of steps[0] reads %a after its release"),
+    ((replace(loop((emit("a"),)), released_on_entry=("a",)),), "emit of steps[9] reads %a after its release"),
     ((replace(loop(()), released_on_entry=("a",)), emit("a")), "emit of steps[9] reads %a after its release"),
     ((replace(loop((), live="b"), released_on_entry=("b",)),), "loop of steps[1] carries %b after its release"),
     ((loop((invoke("f", "a", "c"),)), keep("s", "c")), "keep of steps[3] reads %c before anything defines it"),
@@ -55,6 +55,12 @@ def test_a_sound_plan_has_no_fault(sound: Plan) -> None:
 @pytest.mark.parametrize(("body", "fault"), FAULTY, ids=[fault for _, fault in FAULTY])
 def test_a_fault_is_named(body: tuple[Op, ...], fault: str) -> None:
     assert verify(plan(*body)) == (fault,)
+
+
+def test_a_loop_of_the_runtimes_decoding_starts_from_defined_flags() -> None:
+    whole = decoder_plan()
+    fault = "loop of steps[0] reads %active.0 before anything defines it"
+    assert verify(replace(whole, body=whole.body[1:])) == (fault,)
 
 
 def test_all_faults_are_named_at_once() -> None:

@@ -3,10 +3,8 @@
 The packages here publish what their inputs were bound to, so what a sampler would get is what the tests read.
 """
 
-import gc
 import json
 import shutil
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 from genai_compiler import compile_package
 from genai_runtime import RequestError
-from genai_runtime.options import refuse_overrides, resolve_roles, role_fallbacks
+from genai_runtime.options import refuse_overrides, resolve_roles, role_fallbacks, tensor_options
 from genai_runtime.sample import SamplingOptions
 
 from tests.conftest import FIXTURES, Traced
@@ -119,6 +117,15 @@ def test_zero_temperature_in_a_tensor_is_greedy_too(tmp_path: Path) -> None:
     assert ran(model, temperature=0) == GREEDY
 
 
+def test_tensors_of_options_may_be_bfloat16_bits() -> None:
+    """0x3F80 is 1 as a fraction; a count in uint16 is that count."""
+    bits = np.array([0x3F80, 0], np.uint16)
+    assert tensor_options({"temperature": bits, "top_k": bits, "seed": None}) == {
+        "temperature": [1.0, 0.0],
+        "top_k": [0x3F80, 0],
+    }
+
+
 def test_an_inputs_own_default_comes_behind_the_packages(tmp_path: Path) -> None:
     own = {"temperature": 0.5, "top_p": 0.25}
     bare = echo(tmp_path / "bare", own=own)
@@ -136,7 +143,8 @@ def test_neutral_defaults_of_inputs_do_not_ask_for_sampling(tmp_path: Path) -> N
 
 def test_package_defaults_that_decline_to_sample(tmp_path: Path) -> None:
     """Fields are resolved one by one (1.8): a temperature alone does not turn sampling on, and false turns it off."""
-    for at, defaults in enumerate([{"temperature": 0.75}, {**SAMPLES, "do_sample": False}, {**SAMPLES, "temperature": 0}]):
+    declining = [{"temperature": 0.75}, {**SAMPLES, "do_sample": False}, {**SAMPLES, "temperature": 0}]
+    for at, defaults in enumerate(declining):
         model = echo(tmp_path / f"p{at}", own={"temperature": 0.5}, generation={"defaults": defaults, "overrides": ALL})
         assert generated(model) == ran(model) == GREEDY
 
@@ -145,14 +153,13 @@ def test_sampling_asked_for_without_values(tmp_path: Path) -> None:
     assert generated(echo(tmp_path / "p"), do_sample=True) == (1.0, 0, 1.0, 0.0)
 
 
-def test_each_row_has_its_own_values(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("temperatures", "last"), [([1.5, 0], GREEDY), ([0, 1.5], (1.5, 5, 1.0, 0.0))])
+def test_each_row_has_its_own_values(tmp_path: Path, temperatures: list[float], last: tuple[float, ...]) -> None:
     model = echo(tmp_path / "p", generation={"defaults": SAMPLES, "overrides": ALL})
-    generation = model.generate(batch=[PROMPT, PROMPT], temperature=[1.5, 0])
-    seen = []
-    for _ in generation.pieces() if False else generation._events:
-        seen.append(generation)
-    assert generation.result is not None
-    assert shown(generation.result) == GREEDY, "the last row's"
+    generation = model.generate(batch=[PROMPT, PROMPT], temperature=temperatures)
+    assert [each.tokens for each in generation.rows] == [PROMPT, PROMPT]
+    assert generation.result is not None, "rows run one by one, so this is the last one's"
+    assert shown(generation.result) == last
 
 
 def test_seed(tmp_path: Path) -> None:
@@ -210,9 +217,10 @@ def test_fallbacks_follow_the_defaults_of_rows() -> None:
 def test_a_field_that_the_contract_does_not_list(tmp_path: Path) -> None:
     model = echo(tmp_path / "p", generation={"overrides": contract("temperature")})
     assert generated(model, temperature=0.5) == ran(model, temperature=0.5) == (0.5, 0, 1.0, 0.0)
-    for asked in ({"top_k": 3}, {"top_p": 0.5}, {"do_sample": True}, {"do_sample": False}, {"top_k": [3]}):
+    unlisted: list[Document] = [{"top_k": 3}, {"top_p": 0.5}, {"do_sample": True}, {"do_sample": False}, {"top_k": [3]}]
+    for asked in unlisted:
         with pytest.raises(RequestError) as refused:
-            model.generate(PROMPT, **asked)  # type: ignore[arg-type]
+            model.generate(PROMPT, **asked)
         assert refused.value.code == "option-not-allowed"
         assert "temperature" in refused.value.help
     with pytest.raises(RequestError, match="option-not-allowed"):
@@ -226,13 +234,20 @@ def test_options_that_no_contract_governs_stay(tmp_path: Path) -> None:
 
 
 def test_bounds_are_inclusive(tmp_path: Path) -> None:
-    bounds: Document = {"temperature": {"minimum": 0.5, "maximum": 1.5}, "top_k": {"minimum": 2}, "min_p": {"maximum": 0.5}}
+    bounds: Document = {
+        "temperature": {"minimum": 0.5, "maximum": 1.5},
+        "top_k": {"minimum": 2},
+        "min_p": {"maximum": 0.5},
+    }
     model = echo(tmp_path / "p", generation={"defaults": SAMPLES, "overrides": contract("do_sample", **bounds)})
     assert generated(model, temperature=0.5) == (0.5, 5, 1.0, 0.0)
     assert generated(model, temperature=1.5, top_k=2, min_p=0.5) == (1.5, 2, 1.0, 0.5)
-    for name, value in [("temperature", 0.4999), ("temperature", 1.5001), ("temperature", 0), ("top_k", 1), ("min_p", 0.6),
-                        ("temperature", float("nan")), ("temperature", np.float32(1.6)), ("top_k", np.int64(1)),
-                        ("temperature", [1.6])]:  # fmt: skip
+    outside: list[tuple[str, Any]] = [
+        *(("temperature", each) for each in (0, 0.4999, 1.5001, float("nan"), np.float32(1.6), [1.6])),
+        *(("top_k", each) for each in (1, np.int64(1))),
+        ("min_p", 0.6),
+    ]
+    for name, value in outside:
         with pytest.raises(RequestError) as refused:
             model.generate(PROMPT, **{name: value})
         assert refused.value.code == "option-out-of-bounds"
@@ -264,7 +279,13 @@ def test_without_a_contract_nothing_is_restricted(tmp_path: Path) -> None:
 
 def test_the_runtimes_own_options_in_a_package_with_a_contract(model: Models) -> None:
     """A lowered package lists temperature, top_k, top_p and do_sample; this runtime's policy offers more."""
-    options: Document = {"repetition_penalty": 1.3, "seed": 3, "min_p": 0.1, "no_repeat_ngram_size": 2, "do_sample": True}
+    options: Document = {
+        "repetition_penalty": 1.3,
+        "seed": 3,
+        "min_p": 0.1,
+        "no_repeat_ngram_size": 2,
+        "do_sample": True,
+    }
     assert model("tiny-gqa-v1").generate(PROMPT, max_new_tokens=3, stop_on_eos=False, **options).stats.new_tokens == 3
 
 
@@ -278,7 +299,9 @@ def test_the_contract_of_a_decoder_with_its_own_sampler(model: Models) -> None:
 
 
 @pytest.mark.parametrize("damage", [7, [], {"temperature": 7}, {"temperature": {"minimum": "x"}}])
-def test_a_damaged_contract_has_a_name(compiled: Callable[[str], tuple[Path, Traced]], tmp_path: Path, damage: Any) -> None:
+def test_a_damaged_contract_has_a_name(
+    compiled: Callable[[str], tuple[Path, Traced]], tmp_path: Path, damage: Any
+) -> None:
     folder = shutil.copytree(compiled("tiny-gqa-v1")[0], tmp_path / "c")
     data = json.loads((folder / "manifest.json").read_text("utf-8"))
     data["generation"]["overrides"] = damage
@@ -286,51 +309,3 @@ def test_a_damaged_contract_has_a_name(compiled: Callable[[str], tuple[Path, Tra
     (folder / "manifest.json").write_text(json.dumps(data), "utf-8")
     with pytest.raises(genai_runtime.LoadError, match="damaged-folder"):
         genai_runtime.load(folder).generate(PROMPT, temperature=0.5)
-
-
-# ---- closing ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", ["tiny-gqa-v1", "tiny-decoder"])
-def test_a_closed_model_answers_nothing(compiled: Callable[[str], tuple[Path, Traced]], case: str) -> None:
-    model = genai_runtime.load(compiled(case)[0], threads=1)
-    model.close()
-    model.close()
-    calls: list[Callable[[], object]] = [
-        lambda: model.generate(PROMPT),
-        lambda: model.chat([{"role": "user", "content": "hi"}]),
-        lambda: model.run({}),
-        lambda: next(model.stream({})),
-        lambda: model.reset("a"),
-        model.describe,
-    ]
-    for call in calls:
-        with pytest.raises(RequestError) as refused:
-            call()
-        assert refused.value.code == "closed"
-
-
-@pytest.mark.parametrize("case", ["tiny-gqa-v1", "tiny-decoder"])
-def test_closing_releases_the_sessions(compiled: Callable[[str], tuple[Path, Traced]], case: str) -> None:
-    model = genai_runtime.load(compiled(case)[0], threads=1)
-    assert model.generate(PROMPT, max_new_tokens=3).stats.new_tokens > 0
-    held = [weakref.ref(each) for each in model._sessions._open.values()]
-    assert held
-    model.close()
-    gc.collect()
-    assert [each() for each in held] == [None] * len(held)
-
-
-@pytest.mark.parametrize("case", ["tiny-gqa-v1", "tiny-decoder"])
-def test_a_generation_in_flight_outlives_the_close(compiled: Callable[[str], tuple[Path, Traced]], case: str) -> None:
-    model = genai_runtime.load(compiled(case)[0], threads=1)
-    options: Document = {"max_new_tokens": 8, "temperature": 0}
-    wanted = model.generate(PROMPT, **options).tokens
-    unstarted, started = model.generate(PROMPT, **options), model.generate(PROMPT, **options)
-    assert started._step() == 0
-    held = [weakref.ref(each) for each in model._sessions._open.values()]
-    model.close()
-    assert unstarted.tokens == started.tokens == wanted
-    del unstarted, started
-    gc.collect()
-    assert [each() for each in held] == [None] * len(held)

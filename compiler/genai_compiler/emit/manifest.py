@@ -18,9 +18,7 @@ SMALL_FILE = 4 << 20
 """Files up to this size are checked by content at every load, larger ones by size and time stamp."""
 
 
-def manifest(
-    plan: Plan, package: Package, version: str, package_path: str, executor: str
-) -> dict[str, Any]:
+def manifest(plan: Plan, package: Package, version: str, package_path: str, executor: str) -> dict[str, Any]:
     """The manifest as plain data. package_path: from the compiled folder to the package, with `/`."""
     return {
         "format": FORMAT,
@@ -111,6 +109,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
     defaults = metadata.generation.defaults if metadata.generation is not None else None
     return {
         "policy": "runtime" if plan.decoder is not None else "workflow",
+        "sampler_mode": _sampler_mode(package),
         "ragged": plan.decoder is not None and plan.decoder.ragged,
         "tokens_output": tokens,
         "tokens_replace": any(
@@ -128,6 +127,13 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
     }
+
+
+def _sampler_mode(package: Package) -> str:
+    """The mode that the package's own token sampler declares, "" when there is none (standard, 4.1)."""
+    contracts = [each.contract for each in package.workflow.components.values() if each.contract is not None]
+    modes = [each.parameters.get("mode") for each in contracts if each.id == "onnx-genai.token-sampler"]
+    return str(modes[0]) if modes and modes[0] is not None else ""
 
 
 def _end_ids(plan: Plan, package: Package) -> list[Any]:

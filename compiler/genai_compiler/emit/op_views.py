@@ -23,6 +23,7 @@ from genai_compiler.plan.ir import (
     Plan,
     Release,
     SelectToken,
+    StartPolicy,
     walk,
 )
 from genai_compiler.plan.uses import all_reads, checked_values
@@ -63,7 +64,7 @@ class OpViews:
             if isinstance(op, Decode) and op.phase == "prompt":
                 loop = next(each for each in ops[at:] if isinstance(each, Loop))
                 views.append(self._prompt(op, loop))
-            else:
+            elif not isinstance(op, StartPolicy):  # the runtime's TokenPolicy, which begins with the prompt
                 views.append(self._view(op, step))
         return tuple(views)
 
@@ -91,7 +92,7 @@ class OpViews:
                 return self._decoder_loop(op) if op.advance else self._loop(op)
             case Branch():
                 return self._branch(op, step)
-            case Decode() | SelectToken():
+            case Decode() | StartPolicy() | SelectToken():
                 raise TypeError(f"{type(op).__name__} stands outside a decoder loop")
 
     # ---- invoke and emit -------------------------------------------------------------------------------------------
@@ -286,18 +287,23 @@ class OpViews:
         select = next(each for each in op.body if isinstance(each, SelectToken))
         decode = next(each for each in op.advance if isinstance(each, Decode))
         emits = [each for each in op.body if isinstance(each, Emit)]
-        limit, step = self._limits[op.origin], self.names.fresh("step")
+        step = self.names.fresh("step")
+        fields: dict[str, str | tuple[str, ...]] = {
+            "origin": comment(op.origin),
+            "limit": self._limits[op.origin],
+            "select": comment(select.origin),
+            "emit": comment(", ".join(each.origin for each in emits)),
+            "decode": comment(decode.origin),
+        }
+        outputs = tuple(each.output for each in emits)
+        of_rows = tuple(f"yield out.token({literal(output)}, row, tokens, {step})" for output in outputs)
+        rows = OpView("_decoder_loop.py.j2", {**fields, "step": step, "emits": of_rows})
+        if not has_one_row_loop(self.plan) or len(set(outputs)) < len(outputs):
+            return rows
+        self.uses.imports.add("RUN_FAILURES")
+        of_one = tuple(f"yield out.only_token({literal(output)}, chosen, place - first)" for output in outputs)
         return OpView(
-            "_decoder_loop.py.j2",
-            {
-                "origin": comment(op.origin),
-                "limit": limit,
-                "step": step,
-                "select": comment(select.origin),
-                "emit": comment(", ".join(each.origin for each in emits)),
-                "decode": comment(decode.origin),
-                "emits": tuple(f"yield out.token({literal(each.output)}, row, tokens, {step})" for each in emits),
-            },
+            "_one_row_loop.py.j2", {**fields, "outputs": literal(outputs), "emits": of_one}, {"rows": (rows,)}
         )
 
     # ---- branch ----------------------------------------------------------------------------------------------------
@@ -331,6 +337,20 @@ class OpViews:
     def _arm(head: str, body: tuple[OpView, ...], joins: tuple[str, ...]) -> OpView:
         lines = joins if body or joins else ("pass",)
         return OpView("_arm.py.j2", {"head": head, "joins": lines}, {"body": body})
+
+
+def has_one_row_loop(plan: Plan) -> bool:
+    """Whether a step of one row is two stores and a run: nothing but the token and a 1 in the mask changes.
+
+    So it is where past and present share a buffer, the operators take lengths from a mask of constant width, and the
+    graph asks for no positions and gives logits as they are compared.
+    """
+    facts = plan.decoder
+    if facts is None or facts.mask is None or not plan.groups:
+        return False
+    bound = facts.mask.constant_width and facts.mask.use == "lengths" and facts.positions is None
+    shared = all(group.storage == "shared-buffer" for group in plan.groups)
+    return bound and shared and facts.logits_dtype == "float32" and not facts.one_token
 
 
 def read_values(plan: Plan) -> frozenset[str]:

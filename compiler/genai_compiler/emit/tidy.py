@@ -18,11 +18,10 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 def tidy(text: str) -> str:
     """The folded text. Raises InternalError when it is no Python: that is a bug of the emitter."""
+    quoted = _quoted_lines(text)
     lines: list[str] = []
-    quoted = False
-    for line in text.splitlines():
-        lines.extend([line] if quoted else _fold(line))
-        quoted ^= line.count('"""') % 2 == 1
+    for number, line in enumerate(text.splitlines(), 1):
+        lines.extend([line] if number in quoted else _fold(line))
     folded = "\n".join(lines) + "\n"
     try:
         ast.parse(folded)
@@ -31,8 +30,14 @@ def tidy(text: str) -> str:
     return folded
 
 
+def _quoted_lines(text: str) -> set[int]:
+    """Numbers of the lines on which a string of several lines stands."""
+    strings = [each for each in _tokens(text) if each.type == tokenize.STRING and each.start[0] < each.end[0]]
+    return {number for each in strings for number in range(each.start[0], each.end[0] + 1)}
+
+
 def _fold(line: str) -> list[str]:
-    if len(line) <= MARGIN or '"""' in line:
+    if len(line) <= MARGIN:
         return [line]
     text = line.lstrip()
     indent = line[: len(line) - len(text)]

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
-from genai_compiler.emit.op_views import OpView, OpViews, Uses, read_values
+from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
 from genai_compiler.emit.tidy import MARGIN
-from genai_compiler.plan.ir import Cell, Component, Input, Output, Plan, Type
+from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type, walk
 from genai_compiler.plan.state import StateGroup
 
 ABI_VERSION = 1
@@ -22,6 +22,7 @@ SOMETIMES = frozenset(
         "HeldSpec",
         "Holder",
         "Mask",
+        "RUN_FAILURES",
         "Slot",
         "TokenPolicy",
         "agree",
@@ -59,6 +60,25 @@ RESERVED = frozenset(
         "sessions",
     ]
 )
+ONE_ROW = frozenset(
+    [
+        "token",
+        "select",
+        "ends",
+        "stopped",
+        "ids",
+        "audience",
+        "note",
+        "first",
+        "bound",
+        "mask",
+        "room",
+        "place",
+        "chosen",
+        "failure",
+    ]
+)
+"""Further locals of an executor that has a loop for one row."""
 MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
 
 _GLUE = "\0"
@@ -83,7 +103,7 @@ class ExecutorView:
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     """The view of a plan's executor. provenance: the sentence that says what it was made from."""
-    names = Names(RESERVED | MODULE | SOMETIMES)
+    names = Names(RESERVED | MODULE | SOMETIMES | (ONE_ROW if has_one_row_loop(plan) else frozenset()))
     for value in filter(read_values(plan).__contains__, plan.types):
         names.of(value)  # values take the plain names; what the emitter adds takes what is left
     bindings = tuple(_locals(plan, names))
@@ -258,7 +278,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
 
 
 def _decode_origin(plan: Plan) -> str:
-    return next(op.origin for op in plan.body if type(op).__name__ == "Decode")
+    return next(op.origin for op in walk(plan.body) if isinstance(op, Decode))
 
 
 def _slot(group: StateGroup) -> str:

@@ -4,14 +4,14 @@ Before:  %a = invoke f(%x); %b = invoke g(%a); loop { ... %b ... }
 After:   %a = invoke f(%x); %b = invoke g(%a); release %a; loop { ... }; release %b
 
 A value read inside a loop but defined outside it is released after the loop; one that only a loop's entry reads (what
-cells start as, the bound) as soon as the cells have it. Values that a region hands on (joins, what cells become) are not
-released in it.
+cells start as, the bound) as soon as the cells have it. Values that a region hands on (joins, what cells become) are
+not released in it.
 """
 
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.plan.ir import Branch, Loop, Op, Plan, Release
+from genai_compiler.plan.ir import Branch, Decode, Loop, Op, Plan, Release, SelectToken, StartPolicy
 from genai_compiler.plan.uses import all_reads, back_edge, defines, inner_reads, join_sources, reads
 
 
@@ -22,7 +22,7 @@ def mark_last_reads(plan: Plan, profile: Profile) -> Plan:
 
 
 def _region(ops: tuple[Op, ...], mine: set[str], kept: set[str]) -> tuple[Op, ...]:
-    mine = set(mine).union(*(defines(op) for op in ops)) if ops else set(mine)
+    mine = mine.union(*(_named(op) for op in ops))
     last = {value: at for at, op in enumerate(ops) for value in (*defines(op), *all_reads(op)) if value in mine}
     marked: list[Op] = []
     for at, op in enumerate(ops):
@@ -34,8 +34,15 @@ def _region(ops: tuple[Op, ...], mine: set[str], kept: set[str]) -> tuple[Op, ..
     return tuple(marked)
 
 
+def _named(op: Op) -> tuple[str, ...]:
+    """Values that an op leaves in the run's own names; those of the runtime's decoding stay inside the runtime."""
+    if isinstance(op, Decode | StartPolicy | SelectToken) or (isinstance(op, Loop) and op.advance):
+        return ()
+    return defines(op)
+
+
 def _entry_only(op: Op) -> set[str]:
-    """Values that a loop reads when it is entered and never again. The runtime's own decoding binds none to a name."""
+    """Values that a loop reads when it is entered and never again."""
     if not isinstance(op, Loop) or op.advance:
         return set()
     return set(reads(op)) - set(inner_reads(op)) - set(defines(op))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
+from genai_compiler.plan.literals import literal
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
@@ -41,7 +42,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     report, workflow = Report(package.places), package.workflow
     scope = Scope(Values())
     dynamic = _dynamic_symbols(workflow.state)
-    inputs = tuple(_input(name, each, scope, dynamic) for name, each in workflow.inputs.items())
+    inputs = tuple(_input(name, each, scope, dynamic, report) for name, each in workflow.inputs.items())
     outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
     components = with_replacements(tuple(_components(package, report)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
@@ -78,12 +79,15 @@ def _dynamic_symbols(state: dict[str, StateCell]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _input(name: str, declared: WorkflowInput, scope: Scope, dynamic: frozenset[str]) -> Input:
+def _input(name: str, declared: WorkflowInput, scope: Scope, dynamic: frozenset[str], report: Report) -> Input:
     type = type_of(declared.contract).without(dynamic)
     scope.define(name, type)
     if declared.present_as:
         scope.define(declared.present_as, PRESENCE)
-    default = declared.default
+    default, fault = literal(declared.default, type, declared.contract.shape is not None)
+    if fault:
+        what = f"the default of input '{name}' is no tensor of its contract: {fault} (V326)"
+        report.error("bad-literal", (*WORKFLOW, "inputs", name, "default"), what)
     return Input(
         name=name,
         type=type,
@@ -91,7 +95,7 @@ def _input(name: str, declared: WorkflowInput, scope: Scope, dynamic: frozenset[
         source=declared.source.kind,
         application_name=declared.source.name if isinstance(declared.source, ApplicationSource) else "",
         required=declared.required,
-        default=tuple(default) if isinstance(default, list | tuple) else default,  # type: ignore[arg-type]
+        default=default,
         present_as=declared.present_as or "",
         origin=format_path((*WORKFLOW, "inputs", name)),
     )

@@ -15,6 +15,7 @@ from genai_compiler.plan.ir import (
     Loop,
     Op,
     SelectToken,
+    StartPolicy,
     Type,
 )
 from genai_compiler.plan.report import WORKFLOW, Path
@@ -67,18 +68,17 @@ class DecoderLoop:
         facts = self._facts(steps, graph, groups, extras)
         if facts is None or limit is None:
             return (), (), None
-        loop = self._ops(steps, facts, extras, limit, path, scope)
-        return (loop,) if loop else (), groups, facts
+        return self._ops(steps, facts, extras, limit, path, scope), groups, facts
 
     # ---- ops ---------------------------------------------------------------------------------------------------------
 
     def _ops(
         self, steps: "StepBuilder", facts: DecodeFacts, extras: Pairs, limit: str, path: Path, scope: Scope
-    ) -> Op | None:
+    ) -> tuple[Op, ...]:
         at, decode = self.decode
         prompt = steps.read(decode.inputs.get(facts.tokens, ""), (*path, "steps", at, "inputs", facts.tokens), scope)
         if prompt is None:
-            return None
+            return ()
         inner = scope.inner()
         flags = {"active": Type("bool", 1, ("batch",), 0), "done": Type("bool", 1, ("batch",), 0)}
         flags["accepted_len"] = Type("int64", 1, ("batch",), 0)
@@ -87,19 +87,14 @@ class DecoderLoop:
         cells = {port: inner.define(port, type) for port, type in flags.items()}
         logits = inner.define("step.logits", Type("float32", 2, ("batch", facts.vocab_size), 0))
         policy_at, policy = self.policy
+        selects = format_path((*path, "steps", policy_at))
+        first = {port: scope.values.define(f"{cells[port]}.0", type) for port, type in flags.items()}
         made = {port: inner.define(name, flags.get(port, token)) for port, name in policy.outputs.items()}
-        chosen = SelectToken(
-            logits, made["token"], made["active"], made["done"], made["accepted_len"],
-            format_path((*path, "steps", policy_at)),
-        )  # fmt: skip
-        passed = Decode(
-            facts.component, facts.group, "step", sequence, logits, format_path((*path, "steps", at)), extras
-        )
+        chosen = SelectToken(logits, made["token"], made["active"], made["done"], made["accepted_len"], selects)
+        passed = Decode(facts.component, "step", sequence, logits, format_path((*path, "steps", at)), extras)
         emits = tuple(self._emits(steps, made["token"], cells["active"], path))
-        carried = [Carry(cells[port], cells[port] + ".0", made[port], False) for port in flags]
-        for port in flags:
-            inner.values.types.setdefault(cells[port] + ".0", flags[port])
-        return Loop(
+        carried = [Carry(cells[port], first[port], made[port], False) for port in flags]
+        loop = Loop(
             continue_when=cells["active"],
             max_iterations=limit,
             body=(passed, chosen, *emits),
@@ -108,6 +103,7 @@ class DecoderLoop:
             iteration="",
             origin=format_path(path),
         )
+        return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop
 
     def _emits(self, steps: "StepBuilder", token: str, active: str, path: Path) -> Iterator[Emit]:
         name = self.policy[1].outputs.get("token")
@@ -188,7 +184,6 @@ class DecoderLoop:
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
-            group=groups[0].name if groups else "",
             ragged=not one_token and not cut and self._ragged(graph, mask, positions in inputs, groups),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,

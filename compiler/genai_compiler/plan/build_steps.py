@@ -314,7 +314,8 @@ class StepBuilder:
         types = [scope.type(value) for value in found]
         for type in types[1:]:
             self._fits(name, type, types[0], "this branch output", path)
-        for cell in [cell for cell, final in self._final.items() if final in output.cases.values()]:
+        origins = {*output.cases.values(), output.default}
+        for cell in [cell for cell, final in self._final.items() if final in origins]:
             self._final[cell] = name
         joined = self.define(name, types[0].joined(types[1:]) if types else POISON, path, scope)
         return Join(joined, tuple((key, value) for key, value in sources if value), fallback or "")

@@ -206,12 +206,21 @@ class Decode:
     """
 
     component: str
-    group: str
     phase: Literal["prompt", "step"]
     tokens: str
     logits: str
     origin: str
     extras: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StartPolicy:
+    """The runtime's token policy before its first choice: which rows are live, done, and what they accepted."""
+
+    active: str
+    done: str
+    accepted: str
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -338,7 +347,7 @@ class CheckHeld:
     origin: str
 
 
-Op = Invoke | Copy | Decode | SelectToken | Emit | Loop | Branch | Release | Keep | Hold | CheckHeld
+Op = Invoke | Copy | Decode | StartPolicy | SelectToken | Emit | Loop | Branch | Release | Keep | Hold | CheckHeld
 
 
 @dataclass(frozen=True)

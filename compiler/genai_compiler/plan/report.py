@@ -1,6 +1,6 @@
 """Collecting the problems of one document while a plan is built from it."""
 
-from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.problem import Place, Problem
 from genai_compiler.read.places import Places, format_path
 
 Path = tuple[str | int, ...]
@@ -17,10 +17,6 @@ class Report:
     def error(self, code: str, path: Path, what: str, help: str = "") -> None:
         """The package is refused."""
         self.problems.append(Problem(code, self.where(path), format_path(path), what, help))
-
-    def warn(self, code: str, path: Path, what: str, help: str = "") -> None:
-        """The user is told; compilation goes on."""
-        self.problems.append(Problem(code, self.where(path), format_path(path), what, help, Severity.WARNING))
 
     def where(self, path: Path) -> Place:
         """File and line of a value of the document."""

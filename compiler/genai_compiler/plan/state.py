@@ -72,7 +72,6 @@ class DecodeFacts:
     logits: str
     logits_dtype: str
     last_logits_only: bool
-    group: str
     ragged: bool
     vocab_size: int
     one_token: bool

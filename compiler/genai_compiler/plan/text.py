@@ -22,6 +22,7 @@ from genai_compiler.plan.ir import (
     Plan,
     Release,
     SelectToken,
+    StartPolicy,
 )
 from genai_compiler.plan.state import GROWTH, ROWS, StateGroup
 
@@ -131,6 +132,8 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
         case Decode():
             fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
             yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {op.phase}", op.origin)
+        case StartPolicy():
+            yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start policy", op.origin)
         case SelectToken():
             made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
             yield _with_origin(f"{made} = select token(%{op.logits})", op.origin)

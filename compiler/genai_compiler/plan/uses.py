@@ -18,6 +18,7 @@ from genai_compiler.plan.ir import (
     Op,
     Release,
     SelectToken,
+    StartPolicy,
     SymbolCheck,
 )
 
@@ -44,7 +45,7 @@ def reads(op: Op) -> tuple[str, ...]:
             return (op.predicate,)
         case Keep():
             return (op.value,)
-        case Release():
+        case Release() | StartPolicy():
             return ()
         case Hold():
             return (*(value for _, value in op.cells), op.max_iterations)
@@ -80,6 +81,8 @@ def defines(op: Op) -> tuple[str, ...]:
             return tuple(target for _, target in op.pairs)
         case Decode():
             return (op.logits,)
+        case StartPolicy():
+            return (op.active, op.done, op.accepted)
         case SelectToken():
             return (op.token, op.active, op.done, op.accepted)
         case Loop():

@@ -9,23 +9,10 @@ from genai_compiler.plan.uses import back_edge, defines, join_sources, reads
 def verify(plan: Plan) -> tuple[str, ...]:
     """Faults in words; empty for a sound plan: single definition, definition before use, known ports, typed values."""
     visible = {each.name for each in plan.inputs} | {each.present_as for each in plan.inputs if each.present_as}
-    seen = set(visible) | _seeded(plan)
-    return tuple(_region(plan.body, plan, visible | _seeded(plan), seen, set()))
+    return tuple(_region(plan.body, plan, visible, set(visible), set()))
 
 
-def _seeded(plan: Plan) -> set[str]:
-    """Flags a decoder loop starts from; the runtime's policy makes them."""
-    decoding = [op for op in plan.body if isinstance(op, Loop) and _decodes(op)]
-    return {carry.initial for op in decoding for carry in op.carried if carry.initial.endswith(".0")}
-
-
-def _decodes(loop: Loop) -> bool:
-    return any(type(op).__name__ == "SelectToken" for op in loop.body)
-
-
-def _region(
-    ops: tuple[Op, ...], plan: Plan, visible: set[str], seen: set[str], released: set[str]
-) -> Iterator[str]:
+def _region(ops: tuple[Op, ...], plan: Plan, visible: set[str], seen: set[str], released: set[str]) -> Iterator[str]:
     """Faults of one region. released: values whose storage has gone; grows as the region releases more."""
     for op in ops:
         for value in reads(op):

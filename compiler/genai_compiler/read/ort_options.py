@@ -64,7 +64,8 @@ _TUNING = {
     "Xnnpack": "intra_op_num_threads",
     "Dnnl": "use_arena",
     "ACL": "enable_fast_math",
-    "CANN": "device_id npu_mem_limit arena_extend_strategy do_copy_in_default_stream precision_mode op_select_impl_mode",
+    "CANN": """device_id npu_mem_limit arena_extend_strategy do_copy_in_default_stream precision_mode
+        op_select_impl_mode""",
 }
 TUNING = {f"{name}ExecutionProvider": frozenset(options.split()) for name, options in _TUNING.items()}
 """Per execution provider the options that tune it; one that is absent takes none from a package."""

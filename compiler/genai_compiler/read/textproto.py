@@ -1,7 +1,6 @@
-"""`.onnx.textproto`: an ONNX model in protobuf's text form, parsed within bounds and written as binary."""
+"""`.onnx.textproto`: an ONNX model in protobuf's text form, parsed within bounds."""
 
 import re
-from pathlib import Path
 
 from google.protobuf import text_format
 from onnx import ModelProto
@@ -38,11 +37,6 @@ def parse_textproto(text: str) -> ModelProto:
     except (RecursionError, ValueError, OverflowError) as fault:
         raise TextprotoFault(str(fault)) from fault
     return model
-
-
-def write_binary(model: ModelProto, path: Path) -> None:
-    """Write `model` in ONNX's binary form; the same model gives the same bytes."""
-    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _check_depth(text: str) -> None:

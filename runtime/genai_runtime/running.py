@@ -1,0 +1,122 @@
+"""The runs behind one generation and what has come of them: each row's tokens, why it ended, when."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from genai_runtime.detokenize import Detokenizer
+from genai_runtime.publish import Result, TokenEvent
+from genai_runtime.request import Audience, Event
+from genai_runtime.stop_strings import StopStrings
+
+Run = Generator[Event, None, Result]
+
+
+@dataclass
+class Row:
+    """One row: its `tokens` as published (an end token included), why it ended, and how far its text has been made.
+
+    pieces: text made so far; read: tokens turned into it; shown: pieces that an iteration has handed out.
+    """
+
+    prompt: tuple[int, ...]
+    tokens: list[int] = field(default_factory=list[int])
+    finish_reason: str | None = None
+    pieces: list[str] = field(default_factory=list[str])
+    read: int = 0
+    shown: int = 0
+    detokenizer: Detokenizer | None = None
+    stops: StopStrings | None = None
+
+
+@dataclass
+class Running:
+    """Runs of one request: one for all rows, or one a row. Times are of `time.perf_counter`.
+
+    output: the one that has the tokens; replaces: its emits replace what was there. audience: what the runs know of
+    their reader, who wants no event after the first when `quiet`. current: the run in progress; result: the last run's.
+    It holds no iterator over itself: a generation that is dropped half-way lets its buffers go at once.
+    """
+
+    runs: Sequence[Callable[[], Run]]
+    rows: list[Row]
+    output: str
+    replaces: bool
+    end_ids: frozenset[int]
+    context: int
+    audience: Audience
+    quiet: bool = False
+    current: Run | None = None
+    result: Result | None = None
+    first: float = 0.0
+    last: float = 0.0
+
+
+def tokens_of(running: Running) -> Iterator[int]:
+    """Runs to the end, yielding the row that got tokens, unless `quiet`."""
+    for at, start in enumerate(running.runs):
+        running.audience.tokens = {}
+        run = running.current = start()
+        rows = running.rows if len(running.runs) == 1 else running.rows[at : at + 1]
+        base = at if len(running.runs) > 1 else 0
+        try:
+            for row in _events(running, run, rows):
+                yield base + row
+        finally:
+            run.close()
+            running.last = time.perf_counter()
+            _take_unheard(running, rows)
+        _finish(running, rows)
+
+
+def _events(running: Running, run: Run, rows: list[Row]) -> Iterator[int]:
+    """One run's rows that got tokens, as they get them; `result` is the run's in the end."""
+    notes: list[Callable[[Any], None]] = [row.tokens.append for row in rows]
+    wanted, audience = running.output, running.audience
+    while True:
+        try:
+            event = next(run)
+        except StopIteration as done:
+            running.result = done.value
+            return
+        if event.output != wanted:
+            continue
+        row = event.row or 0
+        if isinstance(event, TokenEvent):
+            notes[row](event[2])
+        else:
+            _take(running, rows[row], event.value.reshape(-1).tolist())
+        if not running.first:
+            running.first = time.perf_counter()
+        audience.listens = not running.quiet
+        if not running.quiet:
+            yield row
+
+
+def _take(running: Running, row: Row, tokens: list[int]) -> None:
+    """What one emission does to a row: append it, or put it in the place of what was there."""
+    if running.replaces:
+        row.tokens.clear()
+    row.tokens.extend(tokens)
+
+
+def _take_unheard(running: Running, rows: list[Row]) -> None:
+    """The tokens of which a quiet run has yielded no event, also where it was interrupted."""
+    if running.quiet:
+        for row, ids in zip(rows, running.audience.tokens.get(running.output, ()), strict=False):
+            row.tokens.extend(ids[len(row.tokens) :])
+
+
+def _finish(running: Running, rows: list[Row]) -> None:
+    reasons = running.result.finish_reasons if running.result is not None else {}
+    for at, row in enumerate(rows):
+        if row.finish_reason is None:
+            row.finish_reason = reasons.get(at) or _reason(running, row)
+
+
+def _reason(running: Running, row: Row) -> str:
+    """Why a row ended, where the run itself does not say."""
+    if row.tokens and row.tokens[-1] in running.end_ids:
+        return "stop"
+    return "context" if 0 < running.context <= len(row.prompt) + len(row.tokens) else "length"
