@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from genai_compiler.driver import Compiled
-from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan, walk
+from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan
+from genai_compiler.plan.uses import walk
 
 RUNTIME = "the runtime"
 

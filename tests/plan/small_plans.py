@@ -20,10 +20,9 @@ from genai_compiler.plan.ir import (
     SelectToken,
     StartPolicy,
     Type,
-    walk,
 )
 from genai_compiler.plan.state import DecodeFacts, Mask, Slot, StateGroup
-from genai_compiler.plan.uses import all_reads, defines
+from genai_compiler.plan.uses import all_reads, defines, walk
 
 ONE = Type("int64", 1, (1,))
 FLAG = Type("bool", 1, (1,))

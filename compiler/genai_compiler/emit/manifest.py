@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.emit.view import ABI_VERSION
-from genai_compiler.plan.ir import Emit, Plan, walk
+from genai_compiler.plan.ir import Emit, Plan
+from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Graph, Package

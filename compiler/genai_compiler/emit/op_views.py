@@ -24,9 +24,8 @@ from genai_compiler.plan.ir import (
     Release,
     SelectToken,
     StartPolicy,
-    walk,
 )
-from genai_compiler.plan.uses import all_reads, checked_values
+from genai_compiler.plan.uses import all_reads, checked_values, walk
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
 from genai_compiler.emit.tidy import MARGIN
-from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type, walk
+from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
 from genai_compiler.plan.state import StateGroup
+from genai_compiler.plan.uses import walk
 
 ABI_VERSION = 1
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""

@@ -24,6 +24,9 @@ from genai_compiler.read.session_options import ProviderPreference, SessionOptio
 from genai_compiler.read.signature import Signature, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
+UNKNOWN_LENGTH = 1 << 31
+"""Stands for a context length that nobody states, where only the text of a configuration is judged."""
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -52,7 +55,8 @@ def lower_genai_config(root: Path) -> Lowered:
     artifact, fault = _decoder_file(root, config)
     found += [fault] if fault is not None else []
     if fault is not None or any(each.code == "unsupported-package-class" for each in found):
-        raise CompileError(found)
+        _, searched = search_defaults(config, config.context_length or UNKNOWN_LENGTH, config.vocab_size)
+        raise CompileError([*found, *searched])
     try:
         return _lower(root, config, artifact, found)
     except CompileError as error:

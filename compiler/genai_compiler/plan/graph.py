@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 import networkx
 
-from genai_compiler.plan.ir import Branch, Copy, Invoke, Loop, Op, Plan, walk
-from genai_compiler.plan.uses import back_edge, checked_values, defines, reads
+from genai_compiler.plan.ir import Branch, Copy, Invoke, Loop, Op, Plan
+from genai_compiler.plan.uses import back_edge, checked_values, defines, reads, walk
 
 RUN = ""
 """The node that stands for the run itself; no value has this name. Its edges go to what a run reads in any case."""

@@ -5,7 +5,7 @@ A value is a name. Every value has one `Type`; a name is defined once, by an inp
 Ops keep the document path that asked for them in `origin`; it survives into generated code and tracebacks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -374,28 +374,6 @@ class Plan:
     def cell(self, name: str) -> Cell:
         """The cell of that name; KeyError when there is none."""
         return _named(self.cells, name)
-
-
-def regions(op: Op) -> Iterator[tuple[Op, ...]]:
-    """The op lists nested directly in an op, in order of execution."""
-    match op:
-        case Loop():
-            yield op.body
-            yield op.advance
-        case Branch():
-            for _, ops in op.cases:
-                yield ops
-            yield op.default or ()
-        case _:
-            pass
-
-
-def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
-    """Every op, each before what it holds."""
-    for op in ops:
-        yield op
-        for region in regions(op):
-            yield from walk(region)
 
 
 Named = TypeVar("Named", Component, Cell)

@@ -1,4 +1,4 @@
-"""What each op reads and defines: the one place that knows."""
+"""What each op reads, defines and holds: the one place that knows."""
 
 from collections.abc import Iterator
 
@@ -123,3 +123,25 @@ def inner_reads(op: Op) -> Iterator[str]:
         for region in (*(ops for _, ops in op.cases), op.default or ()):
             for inner in region:
                 yield from all_reads(inner)
+
+
+def regions(op: Op) -> Iterator[tuple[Op, ...]]:
+    """The op lists nested directly in an op, in order of execution."""
+    match op:
+        case Loop():
+            yield op.body
+            yield op.advance
+        case Branch():
+            for _, ops in op.cases:
+                yield ops
+            yield op.default or ()
+        case _:
+            pass
+
+
+def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
+    """Every op, each before what it holds."""
+    for op in ops:
+        yield op
+        for region in regions(op):
+            yield from walk(region)
