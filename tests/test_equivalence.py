@@ -1,6 +1,7 @@
 """Every golden executor is run: its outputs equal the reference interpreter's and the plain decoding loop's."""
 
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_compiler import compile_package
-from genai_runtime import ExecutionError
+from genai_runtime import ExecutionError, binding
 
 from tests.conftest import CASES, FIXTURES
 from tests.reference.document import read_document
@@ -212,6 +213,33 @@ def test_policy_graphs(routes: Routes, prompt: list[int], stop_on_eos: bool, cou
     wanted = greedy(FIXTURES / "tiny-decoder" / "model.onnx", prompt, count, (2,))
     if stop_on_eos and count:
         assert result["tokens"][0].tolist() == wanted
+
+
+def test_the_prompts_cache_lives_no_longer_than_a_step(
+    compiled: Callable[[str], tuple[Path, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell takes over what it starts as; nothing else keeps it, so a request holds one cache and not two."""
+    made: list[list[weakref.ref[Any]]] = []
+    run_with_values = binding.run_with_values
+
+    def watched(session: Any) -> Any:
+        run = run_with_values(session)
+
+        def call(feed: Any, outputs: list[str], options: None) -> Any:
+            values = list(run(feed, outputs, options))
+            if "present.0.key" in outputs:
+                made.append([weakref.ref(each) for each in values])
+            return values
+
+        return call
+
+    monkeypatch.setattr(binding, "run_with_values", watched)
+    model = genai_runtime.load(compiled("tiny-decoder")[0], threads=1)
+    events = model.stream({"request.input_ids": np.array([PROMPTS[0]]), "request.max_iterations": ints(5)})
+    for _ in range(4):
+        next(events)
+    assert len(made) == 4, "the prompt's run and one for each token but the last"
+    assert [any(each() is not None for each in values) for values in made[:-1]] == [False, False, False]
 
 
 def test_policy_graphs_with_rows_of_different_length(routes: Routes) -> None:

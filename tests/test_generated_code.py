@@ -25,8 +25,8 @@ from tools.fixtures.document import write_document
 
 NODES = (
     "Module Expr Constant ImportFrom alias Assign AnnAssign AugAssign Add Name Tuple Call keyword ClassDef "
-    "FunctionDef Dict arguments arg Attribute Subscript For If UnaryOp Not USub BoolOp Or BinOp Sub Compare Eq "
-    "Break Pass Yield YieldFrom Return Raise Delete Load Store Del"
+    "FunctionDef Dict arguments arg Attribute Subscript For If UnaryOp Not USub BoolOp Or BinOp Sub Compare Eq In "
+    "Break Pass Try ExceptHandler Yield YieldFrom Return Raise Delete Load Store Del"
 )
 ALLOWED = tuple(getattr(ast, each) for each in NODES.split())
 """The kinds of syntax that executors are made of."""
@@ -42,7 +42,8 @@ def check_module(text: str) -> None:
     body = [type(node).__name__ for node in tree.body if not isinstance(node, ast.Assign | ast.AnnAssign)]
     assert body == ["Expr", "ImportFrom", "ImportFrom", "ClassDef"]
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    caught = {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name}
+    stored = caught | {node.id for node in names if isinstance(node.ctx, ast.Store)}
     imported = {each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
     arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     known = imported | arguments | {"range", "tuple", "float"}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -304,9 +303,9 @@ class Model:
             ids[row, : len(each)] = each
         return {spec["name"]: ids if spec["rank"] == 2 else ids[0]}
 
-    def _length_roles(self, limits: Limits) -> dict[str, int]:
+    def _length_roles(self, most: int) -> dict[str, int]:
         roles = ("max_output_tokens", "max_iterations")
-        return {each["role"]: limits.new for each in self._manifest.data["inputs"] if each["role"] in roles}
+        return {each["role"]: most for each in self._manifest.data["inputs"] if each["role"] in roles}
 
     def _runtime_runs(
         self,
@@ -324,12 +323,13 @@ class Model:
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:
-            chosen = [prompts[row] for row in rows]
+            chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
             return Request(
                 tensors=self._prompt_tensor(chosen),
-                roles=self._length_roles(limits),
+                roles=self._length_roles(max(most)),
                 stop_on_eos=stop_on_eos,
                 prompt_lengths=tuple(len(each) for each in chosen),
+                row_limits=most,
                 sampling=tuple(options[row] for row in rows),
                 end_ids=self._end_ids,
                 valid_ids=self._valid_ids,
@@ -354,8 +354,9 @@ class Model:
             options.validate()
 
         def request(row: int) -> Request:
-            room = limits.context - len(prompts[row]) if limits.context else limits.new
-            lengths = self._length_roles(replace(limits, new=min(limits.new, room)))
+            most = limits.rows[row]
+            room = limits.context - len(prompts[row]) if limits.context else most
+            lengths = self._length_roles(min(most, room))
             roles, options = rows[row]
             return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles}, stop_on_eos, sampling=(options,))
 

@@ -27,15 +27,18 @@ KNOBS = ("temperature", "top_k", "top_p", "min_p")
 GREEDY: Mapping[str, int | float] = {"temperature": 0.0, "top_k": 1, "top_p": 1.0, "min_p": 0.0}
 """What a greedy request gives a sampler (standard, 3.1)."""
 
+DEFAULT_NEW = 256
+"""New tokens a row where neither caller nor package bounds them."""
+
 CONTRACT_FIELDS = ("temperature", "top_p", "top_k", "do_sample")
 """Fields of the request that a generation contract governs whether it lists them or not (standard, 1.8)."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Lengths of one request: `new` tokens at most, `context` positions in all (0: unlimited)."""
+    """Lengths of one request: new tokens at most of each row (`rows`), `context` positions in all (0: unlimited)."""
 
-    new: int
+    rows: tuple[int, ...]
     context: int
 
 
@@ -114,9 +117,10 @@ def resolve_limits(max_new: int | None, prompts: Sequence[Sequence[int]], genera
             help="shorten the prompt",
         )
     if max_new is None:
-        total = int(generation["defaults"].get("max_length") or context or longest + 256)
-        max_new = max(0, min(total, context or total) - longest)
-    return Limits(max_new, context)
+        most = int(generation["defaults"].get("max_length") or context)
+        total = min(most, context or most)
+        return Limits(tuple(max(0, total - len(each)) if total else DEFAULT_NEW for each in prompts), context)
+    return Limits((max_new,) * len(prompts), context)
 
 
 def resolve_roles(

@@ -35,8 +35,11 @@ class TokenPolicy:
         self._tokens = decoding.tokens
         limit = decoding.spec.capacity or request.context_length
         self._left = [limit - int(length) if limit else UNLIMITED for length in decoding.lengths]
+        most = request.row_limits or (UNLIMITED,) * rows
+        self._bounds = ["context" if left <= own else "length" for left, own in zip(self._left, most, strict=True)]
+        self._left = [min(left, own) for left, own in zip(self._left, most, strict=True)]
         self._stopped = request.stopped
-        self.live = list(range(rows))
+        self.live = [row for row in range(rows) if most[row]]
         self.reasons: dict[int, str] = {}
 
     def choose(self) -> list[int]:
@@ -54,7 +57,7 @@ class TokenPolicy:
                 self.reasons[row] = "stop"
                 ended = True
             elif left[row] <= 0:
-                self.reasons[row] = "context"
+                self.reasons[row] = self._bounds[row]
                 ended = True
         if ended:
             self.live = [row for row in chosen if row not in self.reasons]
@@ -69,4 +72,4 @@ class TokenPolicy:
         if ids and ids[-1] in self.ends:
             self.reasons[0] = "stop"
         elif ids and len(ids) >= self._left[0]:
-            self.reasons[0] = "context"
+            self.reasons[0] = self._bounds[0]

@@ -1,9 +1,12 @@
 """What a package may tell ONNX Runtime: known harmless options, and nothing that native code would act upon."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import genai_runtime
+import pytest
 from genai_compiler import compile_package
 from genai_compiler.problem import Severity
 from genai_compiler.read.ort_options import ATTRIBUTES, ENTRIES, TUNING
@@ -79,3 +82,15 @@ def test_an_unknown_option_of_a_package_does_not_keep_it_from_loading(tmp_path: 
     ignored = [each.path for each in compiled.problems if each.code == "ignored-key"]
     assert ignored == ["model.decoder.session_options.foo_bar"]
     assert genai_runtime.load(tmp_path / "c").generate([3], max_new_tokens=1).tokens
+
+
+@pytest.mark.parametrize("options", [{"foo_bar": 1}, {"graph_optimization_level": "HIGH"}, {"enable_mem_pattern": []}])
+def test_a_manifest_with_an_option_that_is_none_is_damaged(tmp_path: Path, options: dict[str, Any]) -> None:
+    write_package(tmp_path / "p", Recipe())
+    compile_package(tmp_path / "p", tmp_path / "c")
+    file = tmp_path / "c" / "manifest.json"
+    data = json.loads(file.read_text("utf-8"))
+    data["session"]["options"] |= options
+    file.write_text(json.dumps(data), "utf-8")
+    with pytest.raises(genai_runtime.LoadError, match="damaged-folder"):
+        genai_runtime.load(tmp_path / "c")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from genai_compiler.plan.decoder_form import HELP, form_faults
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -66,9 +67,17 @@ class DecoderLoop:
         groups = tuple(self._groups(steps, graph))
         extras = tuple(self._extras(steps, path, scope))
         facts = self._facts(steps, graph, groups, extras)
-        if facts is None or limit is None:
+        if facts is None or limit is None or self._deviates(steps, facts, path):
             return (), (), None
         return self._ops(steps, facts, extras, limit, path, scope), groups, facts
+
+    def _deviates(self, steps: "StepBuilder", facts: DecodeFacts, path: Path) -> bool:
+        """Whether the loop is not exactly what the runtime's own decoding does; reported at every deviation."""
+        roles = self._declared().ports.roles
+        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, facts.tokens))
+        for place, what in faults:
+            steps.report.error("decoder-loop-form", (*path, *place), what, HELP)
+        return bool(faults)
 
     # ---- ops ---------------------------------------------------------------------------------------------------------
 
@@ -92,7 +101,7 @@ class DecoderLoop:
         made = {port: inner.define(name, flags.get(port, token)) for port, name in policy.outputs.items()}
         chosen = SelectToken(logits, made["token"], made["active"], made["done"], made["accepted_len"], selects)
         passed = Decode(facts.component, "step", sequence, logits, format_path((*path, "steps", at)), extras)
-        emits = tuple(self._emits(steps, made["token"], cells["active"], path))
+        emits = tuple(self._emits(made["token"], cells["active"], path))
         carried = [Carry(cells[port], first[port], made[port], False) for port in flags]
         loop = Loop(
             continue_when=cells["active"],
@@ -105,17 +114,10 @@ class DecoderLoop:
         )
         return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop
 
-    def _emits(self, steps: "StepBuilder", token: str, active: str, path: Path) -> Iterator[Emit]:
-        name = self.policy[1].outputs.get("token")
+    def _emits(self, token: str, active: str, path: Path) -> Iterator[Emit]:
         for at, step in enumerate(self.loop.steps):
             if isinstance(step, EmitStep):
-                if step.value != name or step.mode != "append" or step.valid_length:
-                    what = "beside a token policy of the runtime only its token can be emitted, by append"
-                    steps.report.error("unsupported-emit", (*path, "steps", at), what)
                 yield Emit(token, step.output, "append", active, "", 1, True, format_path((*path, "steps", at)))
-            elif at not in (self.decode[0], self.policy[0]):
-                what = "beside a token policy of the runtime the loop may hold one decoder, the policy and emits"
-                steps.report.error("unsupported-step", (*path, "steps", at), what)
 
     # ---- state -------------------------------------------------------------------------------------------------------
 

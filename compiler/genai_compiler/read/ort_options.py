@@ -69,3 +69,11 @@ _TUNING = {
 }
 TUNING = {f"{name}ExecutionProvider": frozenset(options.split()) for name, options in _TUNING.items()}
 """Per execution provider the options that tune it; one that is absent takes none from a package."""
+
+CAPTURE = frozenset(
+    """
+    enable_cuda_graph nv_cuda_graph_enable trt_cuda_graph_enable enable_graph_capture enableGraphCapture
+    ep.webgpuexecutionprovider.enableGraphCapture
+    """.split()  # noqa: SIM905
+)
+"""Graph capture replays a run whatever shapes the next one has. It is off; a package that says so has said nothing."""

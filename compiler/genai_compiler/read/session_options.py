@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from genai_compiler.read.config_json import Json
 from genai_compiler.read.config_keys import OPTIMIZATION_LEVELS, SESSION_BOOLS, SESSION_INTS, Form
 from genai_compiler.read.config_section import Section, section_of
-from genai_compiler.read.ort_options import ATTRIBUTES, ENTRIES, TUNING
+from genai_compiler.read.ort_options import ATTRIBUTES, CAPTURE, ENTRIES, TUNING
 
 # ONNX Runtime's names by their short, lower-case form: the spellings that onnxruntime-genai normalises, and ORT's own.
 _KNOWN = """
@@ -124,6 +124,8 @@ def _strings(section: Section, allowed: frozenset[str]) -> dict[str, str]:
     """The allowed members as the strings that ORT wants: booleans as 1 and 0, numbers literally, with a warning."""
     found: dict[str, str] = {}
     for key, value in section.members.items():
+        if key in CAPTURE and _string(value).lower() in ("0", "false"):
+            continue
         if key not in allowed:
             near = difflib.get_close_matches(key, sorted(allowed), 1)
             what = f"{key!r} is not among the options that a package may set here, and is left out"

@@ -1,0 +1,149 @@
+"""Whether a loop whose token policy the runtime supplies has exactly the form of section 10.3.
+
+The runtime drives such a loop as a whole, so nothing in it may say anything else: every binding, carry, guard and initial
+value is held against the form, and a loop that deviates is refused at the place where it does.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from genai_compiler.plan.report import Path
+from genai_compiler.read.document import (
+    Carry,
+    EmitStep,
+    InvokeStep,
+    LiteralSource,
+    LoopStep,
+    RuntimeRole,
+    StatePortAlias,
+    Workflow,
+)
+
+Fault = tuple[Path, str]
+FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len": 0}
+"""Policy outputs that become cells, and what each cell starts from."""
+
+HELP = (
+    "write the loop as the runtime's own form has it (standard, 10.3), or declare graphs for sampling and termination"
+)
+
+
+def form_faults(
+    workflow: Workflow, loop: LoopStep, roles: Mapping[str, str], logits: str, tokens: str
+) -> Iterator[Fault]:
+    """(path within the loop, what deviates). roles: port -> role of the decoder; logits, tokens: its ports."""
+    if loop.setup or len(loop.steps) < 3 or not isinstance(loop.steps[0], InvokeStep):
+        yield ("steps",), "the loop must hold the decoder, the token policy and an emit, in this order, and no setup"
+        return
+    decode, policy = loop.steps[0], loop.steps[1]
+    if not isinstance(policy, InvokeStep) or not all(isinstance(each, EmitStep) for each in loop.steps[2:]):
+        yield ("steps",), "after the decoder come the token policy and then emits, nothing else"
+        return
+    if loop.termination != "generation_eos":
+        yield ("termination",), "a loop with the runtime's token policy ends by generation_eos"
+    yield from _policy(decode, policy, logits)
+    aliases = _aliases(workflow, decode.component)
+    cells = {each.cell: (at, each) for at, each in enumerate(loop.carried)}
+    yield from _carries(workflow, loop, decode, policy, aliases, cells, tokens)
+    yield from _bindings(workflow, decode, roles, aliases, tokens)
+    active = _cell_of(loop, policy.outputs.get("active"))
+    if loop.continue_when != active:
+        yield ("continue_when",), f"the loop goes on while the policy's liveness cell '{active}' says so"
+    for at, step in enumerate(loop.steps[2:], start=2):
+        if isinstance(step, EmitStep):
+            yield from _emit(step, at, policy, active)
+
+
+def _policy(decode: InvokeStep, policy: InvokeStep, logits: str) -> Iterator[Fault]:
+    if dict(policy.inputs) != {"logits": decode.outputs.get(logits, "")}:
+        yield ("steps", 1, "inputs"), f"the token policy takes the decoder's '{logits}' and nothing else"
+    if set(policy.outputs) != {"token", *FLAGS}:
+        yield ("steps", 1, "outputs"), "the token policy gives token, active, done and accepted_len, all bound"
+
+
+def _aliases(workflow: Workflow, component: str) -> dict[str, StatePortAlias]:
+    groups = workflow.serving.state_service.groups.values() if workflow.serving is not None else ()
+    return {cell: alias for group in groups for cell, alias in group.ports.get(component, {}).items()}
+
+
+def _cell_of(loop: LoopStep, value: str | None) -> str | None:
+    """The one cell that becomes this value."""
+    found = [each.cell for each in loop.carried if each.next == value]
+    return found[0] if len(found) == 1 else None
+
+
+def _carries(
+    workflow: Workflow,
+    loop: LoopStep,
+    decode: InvokeStep,
+    policy: InvokeStep,
+    aliases: Mapping[str, StatePortAlias],
+    cells: Mapping[str, tuple[int, Carry]],
+    tokens: str,
+) -> Iterator[Fault]:
+    """Every state cell is past and present of its ports; flags and sequence come from the policy; nothing more."""
+    wanted = {cell: decode.outputs.get(alias.output or "") for cell, alias in aliases.items()}
+    for port, start in FLAGS.items():
+        cell = _cell_of(loop, policy.outputs.get(port))
+        if cell is None or cell in wanted:
+            yield ("carried",), f"one cell must carry the policy's '{port}'"
+            continue
+        wanted[cell] = policy.outputs.get(port)
+        if not _starts_as(workflow, cells[cell][1], start):
+            yield ("carried", cells[cell][0]), f"cell '{cell}' starts as the literal {str(start).lower()}"
+    sequence = _cell_of(loop, policy.outputs.get("token"))
+    if sequence is None or sequence in wanted:
+        yield ("carried",), "one cell must carry the policy's token: the sequence"
+    else:
+        wanted[sequence] = policy.outputs.get("token")
+        if _initial(workflow, cells[sequence][1]) != decode.inputs.get(tokens):
+            yield ("carried", cells[sequence][0]), f"the sequence '{sequence}' starts as what '{tokens}' is bound to"
+    for cell, (at, carry) in cells.items():
+        if wanted.get(cell) != carry.next:
+            meant = wanted.get(cell)
+            help = f"becomes '{meant}'" if meant else "has no place in this loop"
+            yield ("carried", at), f"cell '{cell}' {help}"
+    for cell in sorted(set(wanted) - set(cells)):
+        yield ("carried",), f"cell '{cell}' must be carried"
+    for cell in aliases:
+        if cell in cells and not _starts_as(workflow, cells[cell][1], 0):
+            yield ("carried", cells[cell][0]), f"state cell '{cell}' starts from a literal zero"
+
+
+def _initial(workflow: Workflow, carry: Carry) -> str:
+    cell = workflow.state.get(carry.cell)
+    return carry.initial or (cell.initializer if cell is not None else "")
+
+
+def _starts_as(workflow: Workflow, carry: Carry, value: bool | int) -> bool:
+    given = workflow.inputs.get(_initial(workflow, carry))
+    return given is not None and isinstance(given.source, LiteralSource) and given.default == value
+
+
+def _bindings(
+    workflow: Workflow,
+    decode: InvokeStep,
+    roles: Mapping[str, str],
+    aliases: Mapping[str, StatePortAlias],
+    tokens: str,
+) -> Iterator[Fault]:
+    prompt = workflow.inputs.get(decode.inputs.get(tokens, ""))
+    if prompt is None or not isinstance(prompt.role, RuntimeRole) or prompt.role.role != "prompt_tokens":
+        yield ("steps", 0, "inputs", tokens), "the decoder's tokens are a workflow input of role prompt_tokens"
+    for port, name in decode.inputs.items():
+        if roles.get(port) in ("attention_mask", "position_ids"):
+            given = workflow.inputs.get(name)
+            if given is None or given.source.kind != "application":
+                what = f"'{port}' is formed by the runtime: bind it to an application input of its own"
+                yield ("steps", 0, "inputs", port), what
+    for cell, alias in aliases.items():
+        if decode.inputs.get(alias.input) != cell:
+            yield ("steps", 0, "inputs", alias.input), f"the state port '{alias.input}' takes its cell '{cell}'"
+
+
+def _emit(step: EmitStep, at: int, policy: InvokeStep, active: str | None) -> Iterator[Fault]:
+    if step.value != policy.outputs.get("token") or step.mode != "append" or step.valid_length is not None:
+        yield ("steps", at), "beside a token policy of the runtime only its token can be emitted, by append"
+    if step.when != active:
+        yield ("steps", at, "when"), f"the emit is guarded by the liveness cell '{active}'"
+    if step.axis not in (None, 1):
+        yield ("steps", at, "axis"), "tokens are appended on axis 1"
