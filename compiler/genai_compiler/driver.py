@@ -11,9 +11,10 @@ from pathlib import Path
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
 from genai_compiler.check.text_side import check_text_side
-from genai_compiler.emit.folder import check_target, write_folder
+from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.render import render_executor
+from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
 from genai_compiler.passes.profile import Pass, Profile
@@ -65,7 +66,7 @@ def compile_package(
     root, options, trace = Path(package), options or Options(), trace or _silent
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
     if options.stop_after == "emit":
-        check_target(target, root, options.force)
+        target = prepare_target(target, root, options.force)
     loaded = load_package(root)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":

@@ -46,6 +46,7 @@ _SHAPE: dict[str, Any] = {
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [_PORT],
     "state_groups": [dict],
+    "owned_inputs": [str],
     "overridable": [str],
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""

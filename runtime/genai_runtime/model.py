@@ -170,6 +170,7 @@ class Model:
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = {name: np.asarray(value) for name, value in inputs.items()}
+        self._refuse_owned(tensors)
         roles, sampling = self._sampling_of(tensors)
         store = None if session is None else self._kept.setdefault(session, SessionStore())
         request = Request(
@@ -361,6 +362,14 @@ class Model:
             return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles}, stop_on_eos, sampling=(options,))
 
         return [lambda row=row: executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
+
+    def _refuse_owned(self, tensors: Mapping[str, Array]) -> None:
+        owned = sorted(set(tensors) & set(self._manifest.data["owned_inputs"]))
+        if owned:
+            what = f"{', '.join(owned)}: in this package the runtime forms these values itself"
+            raise RequestError(
+                "owned-input", what, help="leave them out; prompts of several lengths go through generate"
+            )
 
     def _overrides(self, overrides: Mapping[str, str]) -> Mapping[str, str]:
         known = self._manifest.data["overridable"]

@@ -37,7 +37,7 @@ class TokenPolicy:
         self._left = [limit - int(length) if limit else UNLIMITED for length in decoding.lengths]
         most = request.row_limits or (UNLIMITED,) * rows
         self._bounds = ["context" if left <= own else "length" for left, own in zip(self._left, most, strict=True)]
-        self._left = [min(left, own) for left, own in zip(self._left, most, strict=True)]
+        self._left = [min(max(left, 1), own) for left, own in zip(self._left, most, strict=True)]
         self._stopped = request.stopped
         self.live = [row for row in range(rows) if most[row]]
         self.reasons: dict[int, str] = {}
@@ -64,8 +64,8 @@ class TokenPolicy:
         return chosen
 
     def steps(self, limit: int) -> int:
-        """Tokens that the only row gets at most: `limit`, or what its context has room for, which is one at least."""
-        return 0 if self._stopped else min(limit, max(self._left[0], 1))
+        """Tokens that the only row gets at most: `limit`, its own bound, or what its context has room for (one or more)."""
+        return 0 if self._stopped else min(limit, self._left[0])
 
     def ended(self, ids: Sequence[int]) -> None:
         """Note why the only row ended, which `choose` did not see. ids: its new tokens."""

@@ -61,8 +61,7 @@ def tokens_of(running: Running) -> Iterator[int]:
         rows = running.rows if len(running.runs) == 1 else running.rows[at : at + 1]
         base = at if len(running.runs) > 1 else 0
         try:
-            for row in _events(running, run, rows):
-                yield base + row
+            yield from _events(running, run, rows, base)
         finally:
             run.close()
             running.last = time.perf_counter()
@@ -70,8 +69,8 @@ def tokens_of(running: Running) -> Iterator[int]:
         _finish(running, rows)
 
 
-def _events(running: Running, run: Run, rows: list[Row]) -> Iterator[int]:
-    """One run's rows that got tokens, as they get them; `result` is the run's in the end."""
+def _events(running: Running, run: Run, rows: list[Row], base: int) -> Iterator[int]:
+    """One run's rows that got tokens, as they get them; `result` is the run's in the end. base: number of its first."""
     notes: list[Callable[[Any], None]] = [row.tokens.append for row in rows]
     wanted, audience = running.output, running.audience
     while True:
@@ -91,7 +90,7 @@ def _events(running: Running, run: Run, rows: list[Row]) -> Iterator[int]:
             running.first = time.perf_counter()
         audience.listens = not running.quiet
         if not running.quiet:
-            yield row
+            yield base + row
 
 
 def _take(running: Running, row: Row, tokens: list[int]) -> None:

@@ -19,6 +19,17 @@ CONTRACTS = [
     case("V124", "io", {f"{OUT}/plain/contract/dtype": "int4"}, f"{W}.outputs.plain.contract.dtype"),
     case("V124", "flow", {f"{P}/state/spare": {"contract": {"dtype": "x", "rank": 0}, "scope": "invocation",
          "initializer": "x", "recurrence": {"kind": "invariant"}}}, f"{W}.state.spare.contract.dtype"),
+    case("G001", "io", {f"{IN}/pair/contract/batch_layout/axis": 1}, f"{W}.inputs.pair.contract.batch_layout.axis"),
+    case("G001", "io", {f"{OUT}/plain/contract/batch_layout/axis": 2, f"{S}/1/output": "picture"},
+         f"{W}.outputs.plain.contract.batch_layout.axis"),
+    case("G001", "io", {f"{COMP}/guide/ports/inputs/spare": {"dtype": "int64", "rank": 0, "batch_layout": {
+             "kind": "token_packed", "axis": 0, "offsets": "x", "owner": "x"}}},
+         f"{W}.components.guide.ports.inputs.spare.batch_layout.axis"),
+    case("G001", "flow", {f"{P}/state/spare": {"contract": {"dtype": "int64", "rank": 0, "batch_layout": {
+             "kind": "request_aligned", "axis": 0}}, "scope": "invocation", "initializer": "one",
+             "recurrence": {"kind": "invariant"}}}, f"{W}.state.spare.contract.batch_layout.axis"),
+    case("G001", "flow", {f"{S}/0/iteration/contract/batch_layout": {"kind": "request_aligned", "axis": 0}},
+         f"{W}.steps[0].iteration.contract.batch_layout.axis"),
     case("V125", "io", {f"{OUT}/plain/contract/rank": 3}, f"{W}.outputs.plain.contract.rank"),
     case("V126", "io", {f"{IN}/pair/contract/batch_layout/factor": 0},
          f"{W}.inputs.pair.contract.batch_layout.factor"),

@@ -111,6 +111,12 @@ BRANCHES = [
 
 EMITS = [
     case("V261", "flow", {f"{S}/4/output": "zed"}, f"{W}.steps[4].output"),
+    case("G002", "flow", {f"{S}/4/mode": "append", f"{S}/4/axis": 2}, f"{W}.steps[4].axis"),
+    case("G002", "flow", {f"{S}/3/axis": 7}, f"{W}.steps[3].axis"),
+    case("G002", "flow", {f"{P}/outputs/n": {"contract": {"dtype": "int64", "rank": 0}, "role": "tensor",
+                                             "stage": "pre_adapter"},
+                          f"{S}/4": {"kind": "emit", "value": "one", "output": "n", "mode": "append"}},
+         f"{W}.steps[4].axis"),
     case("V262", "flow", {f"{S}/0/steps/1/when": "lengths"}, f"{W}.steps[0].steps[1].when"),
     case("V263", "flow", {f"{S}/3/valid_length": "live"}, f"{W}.steps[3].valid_length"),
     case("V264", "flow", {f"{S}/3/value": "view", f"{S}/2/outputs/view/cases/true": "seen"},

@@ -58,7 +58,7 @@ def test_every_rule_has_a_case() -> None:
 def test_the_rules_are_those_of_the_standard() -> None:
     numbers = [*range(29, 57), *range(69, 123), *range(124, 273), *range(274, 309)]
     structural = {f"V{number:03}" for number in numbers}
-    assert set(CHECKED) - ELSEWHERE == structural
+    assert {each for each in CHECKED if each.startswith("V")} - ELSEWHERE == structural
     assert set(OWNERS) == set(CHECKED)
 
 

@@ -114,7 +114,9 @@ def test_a10_a_folder_without_a_config(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spelling", ["WebGpuExecutionProvider", "webgpu", "WebGPU", "web", "WEBGPUEXECUTIONPROVIDER"])
 def test_r2_provider_spellings_are_one(tmp_path: Path, spelling: str) -> None:
-    session = {"session_options": {"provider_options": [{spelling: {"deviceId": "1"}}, {"WebGPU": {"enableInt64": 2}}, {}]}}
+    session = {
+        "session_options": {"provider_options": [{spelling: {"deviceId": "1"}}, {"WebGPU": {"enableInt64": 2}}, {}]}
+    }
     lowered = lower(tmp_path, config={"model": {"decoder": session}})
     assert [(each.name, each.options) for each in lowered.providers] == [
         ("WebGpuExecutionProvider", (("deviceId", "1"), ("enableInt64", "2")))

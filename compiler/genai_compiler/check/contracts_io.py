@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 
 from genai_compiler.check.fault import COMPONENTS, STATE, WORKFLOW, Fault, Faults, Path, Rule, Rules, blank
+from genai_compiler.check.walk import walk
 from genai_compiler.plan.dtypes import FLOATS, canonical
 from genai_compiler.read.document import (
     ArtifactSource,
     LiteralSource,
+    LoopStep,
     Media,
     OpaqueRole,
     RequestExpanded,
     RequestSource,
     RuntimeRole,
+    RuntimeSequenceState,
+    Shared,
     TensorContract,
     Workflow,
     WorkflowInput,
@@ -43,6 +47,7 @@ RULES: Rules = {
     "V144": Rule("media-dtype", "Samples that the host makes a WAV file of are float32, float16 or bfloat16."),
     "V145": Rule("value-range", "An image output says its value range."),
     "V146": Rule("value-range", "Only an image output has a value range."),
+    "G001": Rule("layout-axis", "The axis of a contract's batch layout is one that the contract has."),
 }
 
 DTYPES = (
@@ -58,6 +63,10 @@ def check_contracts_io(workflow: Workflow) -> Faults:
     """Every contract, every input and every output."""
     for path, contract in _contracts(workflow):
         yield from _contract(contract, path)
+        yield from _layout_axis(contract, path)
+    for path, step in walk(workflow.steps):
+        if isinstance(step, LoopStep) and step.iteration is not None:
+            yield from _layout_axis(step.iteration.contract, (*path, "iteration", "contract"))
     taken = dict.fromkeys(workflow.inputs, "an input")
     for name, declared in workflow.inputs.items():
         path = (*WORKFLOW, "inputs", name)
@@ -89,6 +98,13 @@ def _contract(contract: TensorContract, path: Path) -> Faults:
     if isinstance(contract.batch_layout, RequestExpanded) and contract.batch_layout.factor == 0:
         what = "a request that expands into 0 rows has none"
         yield Fault("V126", (*path, "batch_layout", "factor"), what, "write a factor of 1 or more")
+
+
+def _layout_axis(contract: TensorContract, path: Path) -> Faults:
+    layout = contract.batch_layout
+    if not isinstance(layout, Shared | RuntimeSequenceState) and layout.axis >= contract.rank:
+        what = f"a tensor of rank {contract.rank} has no axis {layout.axis} that its {layout.kind} rows could lie on"
+        yield Fault("G001", (*path, "batch_layout", "axis"), what, "axes count from 0; name one below the rank")
 
 
 def _input(declared: WorkflowInput, path: Path) -> Faults:

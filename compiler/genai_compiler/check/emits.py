@@ -2,7 +2,7 @@
 
 from genai_compiler.check.fault import Path, Rule, Rules
 from genai_compiler.check.scope import Scope, Value
-from genai_compiler.check.tensors import described, is_flag, is_integer, is_shared, mismatch, request_axis
+from genai_compiler.check.tensors import UNDEFINED, described, is_flag, is_integer, is_shared, mismatch, request_axis
 from genai_compiler.check.walk import Walk
 from genai_compiler.read.document import EmitStep, TensorContract
 from genai_compiler.read.places import format_path
@@ -21,6 +21,7 @@ RULES: Rules = {
     "V270": Rule("emit-layouts-differ", "All values emitted into one output have the same batch layout."),
     "V271": Rule("emit-layout", "An emitted value has the batch layout of its output."),
     "V272": Rule("shared-emit", "A served workflow emits no shared value of rank 1 or more."),
+    "G002": Rule("emit-axis", "An emit that appends or cuts a prefix does so on an axis that its value has."),
 }
 
 
@@ -37,6 +38,7 @@ def check_emit(walk: Walk, step: EmitStep, path: Path, scope: Scope) -> None:
     _row_output(walk, step, output.contract, path)
     if value.contract is None:
         return
+    _axis(walk, step, value.contract, path)
     if step.valid_length is None:
         fault = mismatch(value.contract, output.contract)
         if fault:
@@ -46,6 +48,15 @@ def check_emit(walk: Walk, step: EmitStep, path: Path, scope: Scope) -> None:
         _prefix(walk, step, value.contract, output.contract, path)
     if scope.at_root(step.value):
         _layout(walk, step, value.contract, path)
+
+
+def _axis(walk: Walk, step: EmitStep, value: TensorContract, path: Path) -> None:
+    """The growth axis; V267 speaks of prefixes of scalars. A `replace` without a length uses no axis."""
+    grows = step.mode == "append" or (step.valid_length is not None and value.rank > 0)
+    if grows and value.dtype != UNDEFINED and (step.axis or 0) >= value.rank:
+        named = f"axis {step.axis}" if step.axis is not None else "an axis to grow on"
+        what = f"the emit needs {named}, and '{step.value}' is {described(value)}"
+        walk.fault("G002", (*path, "axis"), what, "axes count from 0; name one below the value's rank")
 
 
 def _controls(walk: Walk, step: EmitStep, value: Value | None, path: Path, scope: Scope) -> None:

@@ -1,36 +1,20 @@
-"""The compiled folder: made whole in a temporary folder beside it and moved there in one step, or not at all."""
+"""The compiled folder: made whole in a work folder beside it and moved there in one step, or not at all."""
 
+import errno
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.emit.leftovers import NEW, OLD, make_work_folder
 from genai_compiler.emit.manifest import converted_bytes, converted_name, package_files
-from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.emit.target import MANIFEST
 from genai_compiler.read.package import Package
 
-MANIFEST = "manifest.json"
-
-
-def check_target(out: Path, package: Path, force: bool) -> None:
-    """Refuse a target that would harm something. Raises CompileError: bad-output, output-exists."""
-    target, root = out.resolve(), package.resolve()
-    if target == root or target.is_relative_to(root) or root.is_relative_to(target):
-        what = f"the output '{out}' and the package '{package}' lie inside each other; the package is never changed"
-        raise _refused("bad-output", out, what, "choose another folder with -o")
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not out.is_dir():
-        raise _refused("output-exists", out, f"'{out}' exists and is no folder", "choose another with -o")
-    if not (out / MANIFEST).is_file() and not force:
-        what = f"'{out}' exists and is no compiled folder"
-        raise _refused("output-exists", out, what, "choose another with -o, or --force to replace it")
-
-
-def _refused(code: str, out: Path, what: str, help: str) -> CompileError:
-    return CompileError([Problem(code, Place(str(out)), "", what, help)])
+_ATTEMPTS = 100
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 def write_folder(
@@ -38,7 +22,8 @@ def write_folder(
 ) -> None:
     """Write the compiled folder. texts: file name -> content. An existing compiled folder is replaced."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    work = make_work_folder(out)
+    made = work / NEW
     try:
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")
@@ -46,9 +31,9 @@ def write_folder(
         _convert_graphs(made, package)
         if bundle:
             _copy_package(made / "package", package)
-        _replace(made, out)
+        _replace(work, out)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _convert_graphs(made: Path, package: Package) -> None:
@@ -65,18 +50,31 @@ def _copy_package(target: Path, package: Package) -> None:
         shutil.copy2(file, target / name)
 
 
-def _replace(made: Path, out: Path) -> None:
-    made.chmod(0o755)
-    if not out.exists():
-        made.rename(out)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        out.replace(old / "old")
-        made.rename(out)
-    except BaseException:  # also an interrupt: what was there comes back
-        if not out.exists() and (old / "old").exists():
-            (old / "old").replace(out)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+def _replace(work: Path, out: Path) -> None:
+    """Put what was made in the place of `out`.
+
+    Another run may put its own there between our two renames: then ours replaces that one, in the next attempt.
+    """
+    (work / NEW).chmod(0o755)
+    for attempt in range(_ATTEMPTS):
+        old = work / f"{OLD}{attempt}"
+        try:
+            with suppress(FileNotFoundError):
+                out.replace(old)
+            (work / NEW).rename(out)
+        except BaseException as failure:  # also an interrupt: what was there comes back
+            _put_back(old, out)
+            taken = isinstance(failure, OSError) and failure.errno in _TAKEN
+            if not taken or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _put_back(old: Path, out: Path) -> None:
+    if old.exists() and not out.exists():
+        try:
+            old.replace(out)
+        except OSError as failure:
+            if failure.errno not in _TAKEN:
+                raise

@@ -10,6 +10,7 @@ from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
+from genai_compiler.read.document import ApplicationSource
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.token_ids import token_ids
@@ -36,6 +37,7 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
         "session": _session(package),
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [{"name": each.name, "type": str(each.type), "role": each.role} for each in plan.outputs],
+        "owned_inputs": _owned_inputs(plan, package),
         "overridable": [each.name for each in plan.components if each.overridable],
         "state_groups": [
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
@@ -128,6 +130,14 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
     }
+
+
+def _owned_inputs(plan: Plan, package: Package) -> list[str]:
+    """Inputs of the document whose values the runtime's own decoding forms, by name and application alias."""
+    bound = {each.name for each in plan.inputs}
+    owned = [(name, each) for name, each in package.workflow.inputs.items() if name not in bound]
+    aliases = [each.source.name for _, each in owned if isinstance(each.source, ApplicationSource)]
+    return sorted({*(name for name, _ in owned), *aliases})
 
 
 def _sampler_mode(package: Package) -> str:

@@ -271,9 +271,18 @@ class OpViews:
                 "component": comment(op.component),
                 "bound": f"{limit} = "
                 + self._call("iteration_limit", self.names.of(loop.max_iterations), literal(loop.origin)),
+                "within": tuple(self._within(op)),
                 "start": f"decoding = self.decoder.start({', '.join(self._start(op, limit))})",
             },
         )
+
+    def _within(self, op: Decode) -> Iterator[str]:
+        """The prompt's length against its bound: the sequence cell's law, which later steps of one token keep."""
+        if op.maximum:
+            tokens = self.names.of(op.tokens)
+            yield self._call(
+                "bounded", literal("sequence"), tokens, tokens, "1", self.names.of(op.maximum), literal(op.origin)
+            )
 
     def _start(self, op: Decode, limit: str) -> Iterator[str]:
         """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""

@@ -92,7 +92,8 @@ def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Me
         if stated is not None and found != {stated}:
             merge.contradiction((*_DECODER, key), stated, f"the graph's caches have {_either(found)}")
     layers = sorted({each.layer for each in (*ports.keys, *ports.fixed)})
-    if decoder.num_hidden_layers is not None and layers != list(range(decoder.num_hidden_layers)):
+    counted = layers == list(range(len(layers))) and len(layers) == decoder.num_hidden_layers
+    if decoder.num_hidden_layers is not None and not counted:
         graph = f"the graph has caches for {len(layers)} layers, numbered {_ranges(layers)}"
         merge.contradiction((*_DECODER, "num_hidden_layers"), decoder.num_hidden_layers, graph)
 

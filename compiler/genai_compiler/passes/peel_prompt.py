@@ -36,7 +36,7 @@ def _peeled(loop: Loop, types: dict[str, Type]) -> tuple[Op, ...]:
     sequence = next(carry for carry in loop.carried if carry.cell == decode.tokens)
     first, following = f"{decode.logits}.prompt", f"{decode.logits}.next"
     types[first] = types[following] = types[decode.logits]
-    prompt = replace(decode, phase="prompt", tokens=sequence.initial, logits=first)
+    prompt = replace(decode, phase="prompt", tokens=sequence.initial, logits=first, maximum=sequence.maximum)
     step = replace(decode, tokens=select.token, logits=following, extras=())
     carried = tuple(carry for carry in loop.carried if carry is not sequence)
     rotated = replace(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.state import GROWTH, StateGroup
-from genai_compiler.read.attention import CacheOp, writes_in_place
+from genai_compiler.read.attention import CacheOp, read_counts, writes_in_place
 
 
 def place_state(plan: Plan, profile: Profile) -> Plan:
@@ -40,6 +40,10 @@ def _placed(group: StateGroup, profile: Profile) -> StateGroup:
             return replace(group, storage="growing", reason=reason)
         if not writes_in_place(op):
             return replace(group, storage="growing", reason=f"{op.op_type} appends: past is exactly what is valid")
+    reads = read_counts(profile.graphs[group.component].model.graph)
+    shown = next((slot.present for slot in group.slots if reads[slot.present] != 1), "")
+    if shown:
+        return replace(group, storage="growing", reason=f"the graph itself reads {shown}, and would see the room")
     kinds = ", ".join(sorted({op.op_type for op in ops}))
     return replace(group, storage="shared-buffer", reason=f"{kinds} writes in place at each row's own length")
 

@@ -23,7 +23,7 @@ from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
 from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Mask, Slot, StateGroup
 from genai_compiler.read.attention import writes_in_place
-from genai_compiler.read.document import Component, EmitStep, InvokeStep, LoopStep
+from genai_compiler.read.document import Bounded, Component, EmitStep, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
 from genai_compiler.read.mask_width import width_reaches_only_attention
@@ -107,12 +107,18 @@ class DecoderLoop:
             continue_when=cells["active"],
             max_iterations=limit,
             body=(passed, chosen, *emits),
-            carried=(*carried, Carry(sequence, prompt, made["token"], False)),
+            carried=(*carried, Carry(sequence, prompt, made["token"], False, "", self._longest(scope))),
             termination=self.loop.termination,
             iteration="",
             origin=format_path(path),
         )
         return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop
+
+    def _longest(self, scope: Scope) -> str:
+        """The value that bounds the sequence cell, "" when nothing does."""
+        name = next(each.cell for each in self.loop.carried if each.next == self.policy[1].outputs["token"])
+        rule = self.package.workflow.state[name].recurrence
+        return (scope.find(rule.max) or "") if isinstance(rule, Bounded) else ""
 
     def _emits(self, token: str, active: str, path: Path) -> Iterator[Emit]:
         for at, step in enumerate(self.loop.steps):

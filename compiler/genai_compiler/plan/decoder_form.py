@@ -1,6 +1,6 @@
 """Whether a loop whose token policy the runtime supplies has exactly the form of section 10.3.
 
-The runtime drives such a loop as a whole, so nothing in it may say anything else: every binding, carry, guard and initial
+The runtime drives such a loop as a whole, so nothing in it may say anything else: every binding, carry, guard and first
 value is held against the form, and a loop that deviates is refused at the place where it does.
 """
 

@@ -202,7 +202,8 @@ class Copy:
 class Decode:
     """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
 
-    extras: (port, value) pairs of the document's own, bound once and the same for a whole request.
+    extras: (port, value) pairs of the document's own, bound once and the same for a whole request. maximum: the value
+    that bounds the prompt's length, "" for none.
     """
 
     component: str
@@ -211,6 +212,7 @@ class Decode:
     logits: str
     origin: str
     extras: tuple[tuple[str, str], ...] = ()
+    maximum: str = ""
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,8 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             yield _with_origin(f"copy {pairs}", op.origin)
         case Decode():
             fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
-            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {op.phase}", op.origin)
+            limit = f", at most %{op.maximum} tokens" if op.maximum else ""
+            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {op.phase}{limit}", op.origin)
         case StartPolicy():
             yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start policy", op.origin)
         case SelectToken():

@@ -34,7 +34,7 @@ def reads(op: Op) -> tuple[str, ...]:
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
-            return (op.tokens, *(value for _, value in op.extras))
+            return (op.tokens, *(value for _, value in op.extras), *((op.maximum,) if op.maximum else ()))
         case SelectToken():
             return (op.logits,)
         case Emit():
