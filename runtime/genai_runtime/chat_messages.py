@@ -20,6 +20,33 @@ def checked_messages(messages: Any) -> list[dict[str, Any]]:
     return [dict(message) for message in messages]
 
 
+RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "fold_system", "template", "tokenizer")
+"""Names that `template_options` may not set: `chat` has arguments of its own for them, or none at all."""
+
+
+def variables_of(options: Any) -> dict[str, Any]:
+    """A caller's further variables of the template. Raises RequestError `bad-template-options`."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise RequestError("bad-template-options", f"template_options are no mapping: {options!r}")
+    given = cast(Mapping[Any, Any], options)
+    odd = [name for name in given if not isinstance(name, str) or name in RESERVED]
+    if odd:
+        what = f"template_options can't set {', '.join(map(repr, odd))}"
+        raise RequestError("bad-template-options", what, help=f"names are text; reserved: {', '.join(RESERVED)}")
+    return dict(given)
+
+
+def checked_tools(tools: Any) -> list[Any] | None:
+    """The tools as a list; None when there are none. Raises RequestError `bad-tools`."""
+    if tools is None:
+        return None
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        raise RequestError("bad-tools", f"tools are a list of JSON schemas, got {tools!r}")
+    return list(cast(Iterable[Any], tools)) or None
+
+
 def fold_system_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """System (and developer) messages put before the text of the next user message, or at the end of the last one."""
     folded: list[dict[str, Any]] = []

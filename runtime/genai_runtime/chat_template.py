@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from genai_runtime.chat_messages import Message, as_text, checked_messages, fold_system_messages
+from genai_runtime.chat_messages import Message, as_text, checked_messages, checked_tools, fold_system_messages
 from genai_runtime.problem import GenaiError, LoadError, RequestError
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, read_json, read_text
@@ -60,16 +60,17 @@ class ChatTemplate:
         them. fold_system: put system messages into the next user turn, for templates that refuse them.
         template: which of several named ones. extra: further variables of the template.
         Raises RequestError `no-chat-template`, `bad-messages`, `chat-template-refused` (with the template's own text),
-        `chat-template-limit`; LoadError `chat-template-broken`.
+        `bad-tools`, `chat-template-limit`; LoadError `chat-template-broken`.
         """
-        name = self._choose(template, bool(tools))
+        schemas = checked_tools(tools)
+        name = self._choose(template, bool(schemas))
         conversation = self._in_its_form(name, checked_messages(messages))
         if fold_system:
             conversation = fold_system_messages(conversation)
         variables = {
             **self._special,
             "messages": conversation,
-            "tools": list(tools) if tools else None,
+            "tools": schemas,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
             **extra,

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
 from genai_runtime.generation import Generation, TextSettings
+from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
 from genai_runtime.manifest import Manifest
 from genai_runtime.options import (
     ROLES,
@@ -111,7 +113,7 @@ class Model:
             tools=tools,
             add_generation_prompt=add_generation_prompt,
             fold_system=fold_system,
-            **(template_options or {}),
+            **variables_of(template_options),
         )
         return self.generate(ids, **options)
 
@@ -169,10 +171,11 @@ class Model:
         audience: Audience,
     ) -> Generator[Event, None, Result]:
         executor = self._executor
-        tensors = {name: np.asarray(value) for name, value in inputs.items()}
+        tensors = as_tensors(inputs)
+        held = hold_session(session)
         self._refuse_owned(tensors)
         roles, sampling = self._sampling_of(tensors)
-        store = None if session is None else self._kept.setdefault(session, SessionStore())
+        store = None if held is None else self._kept.setdefault(held, SessionStore())
         request = Request(
             tensors=tensors,
             roles=roles,
@@ -191,7 +194,7 @@ class Model:
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""
         self._check_open()
-        self._kept.pop(session, None)
+        self._kept.pop(hold_session(session) or "", None)
 
     def describe(self) -> dict[str, Any]:
         """Inputs, outputs, state groups, policy, context, providers: plain data."""
@@ -279,19 +282,18 @@ class Model:
     ) -> list[list[int]]:
         if (prompt is None) == (batch is None):
             raise RequestError("no-prompt", "give one prompt, or a batch of them")
-        given = list(batch) if batch is not None else [prompt if prompt is not None else ""]
+        given = prompts_of(batch) if batch is not None else [prompt]
         prompts = [
-            self.tokenizer.encode(each, add_special_tokens=specials)
-            if isinstance(each, str)
-            else [int(i) for i in each]
+            self.tokenizer.encode(each, add_special_tokens=specials) if isinstance(each, str) else token_ids(each)
             for each in given
         ]
         if not prompts or any(not each for each in prompts):
             raise RequestError("empty-prompt", "a prompt has no tokens", help="give at least one token a row")
         size = int(self._generation["vocab_size"] or 0)
-        wrong = sorted({i for each in prompts for i in each if i < 0 or (size and i >= size)})
+        end = size or 1 << 31
+        wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})
         if wrong:
-            raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {size - 1}")
+            raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
         return prompts
 
     def _prompt_tensor(self, prompts: Sequence[Sequence[int]]) -> dict[str, Array]:

@@ -41,9 +41,12 @@ class _Slot:
             return None
         return self.chunks[0] if len(self.chunks) == 1 else np.concatenate(self.chunks, axis=self.axis)
 
-    def take(self, mode: Mode, value: Array, axis: int) -> None:
-        """Add one emission."""
+    def take(self, mode: Mode, value: Array, axis: int, origin: str) -> None:
+        """Add one emission. Raises ExecutionError `emit-contract` for one that does not fit what is there."""
         if mode == "append" and self.chunks:
+            if axis != self.axis and len(self.chunks) > 1:
+                self.chunks = [np.concatenate(self.chunks, axis=self.axis)]
+            _hold_extents(self.chunks[0], value, axis, origin)
             self.chunks.append(value)
             self.axis = axis
         else:
@@ -97,11 +100,12 @@ class Publisher:
         """Publish a whole value, or its first `length` entries on `axis`."""
         spec = self._outputs[output]
         array = to_array(value).copy()  # what is published belongs to the caller, not to the workflow
-        if length is not None:
-            array = _prefix(array, int(to_array(length).reshape(-1)[0]), axis, origin)
         free = axis if mode == "append" or length is not None else -1
+        _hold_axis(spec.name, array, free, origin)
+        if length is not None:
+            array = _prefix(array, _single(length, origin), axis, origin)
         self._check(spec, array, free, self._symbols, origin)
-        self._aggregate.setdefault(output, _Slot()).take(mode, array, axis)
+        self._aggregate.setdefault(output, _Slot()).take(mode, array, axis, origin)
         return Event(output, None, array, step)
 
     def emit_rows(
@@ -117,12 +121,13 @@ class Publisher:
     ) -> Iterator[Event]:
         """Publish row by row: rows whose guard is false publish nothing and keep their slot."""
         spec, array = self._outputs[output], to_array(value)
+        free = axis if mode == "append" or length is not None else -1
+        _hold_axis(spec.name, array, max(free, 0), origin)
         count = array.shape[0]
         guards = _per_row(when, count, "guard", origin, True)
         lengths = _per_row(length, count, "valid_length", origin, None)
         slots = self._rows.setdefault(output, [])
         slots.extend(_Slot() for _ in range(count - len(slots)))
-        free = axis if mode == "append" or length is not None else -1
         for row in range(count):
             if not guards[row]:
                 continue
@@ -130,7 +135,7 @@ class Publisher:
             if (kept := lengths[row]) is not None:
                 part = _prefix(part, int(kept), axis, origin)
             self._check(spec, part, free, self._row_symbols(spec), origin)
-            slots[row].take(mode, part, axis)
+            slots[row].take(mode, part, axis, origin)
             yield Event(output, row, part, step)
 
     def only_row(self, outputs: tuple[str, ...], tokens: Array, audience: Audience) -> list[int]:
@@ -238,6 +243,28 @@ class Result:
     def row_events(self, output: str) -> list[list[Array]]:
         """What event emits published row by row: for each row its [1, ...] arrays in order (standard, 3.6)."""
         return self.row_event_lists.get(output, [])
+
+
+def _hold_axis(output: str, array: Array, axis: int, origin: str) -> None:
+    """An axis that the emit grows, cuts or splits on is one that the value has."""
+    if axis >= array.ndim:
+        what = f"output '{output}' is emitted along axis {axis}, and the value has rank {array.ndim}"
+        raise ExecutionError("emit-contract", what, origin=origin)
+
+
+def _hold_extents(first: Array, more: Array, axis: int, origin: str) -> None:
+    """Emissions that are put together agree on every other axis."""
+    known, new = list(first.shape), list(more.shape)
+    if len(known) != len(new) or known[:axis] != new[:axis] or known[axis + 1 :] != new[axis + 1 :]:
+        what = f"a value of shape {new} can't be appended along axis {axis} to one of shape {known}"
+        raise ExecutionError("emit-contract", what, origin=origin)
+
+
+def _single(length: Value, origin: str) -> int:
+    array = to_array(length)
+    if not array.size:
+        raise ExecutionError("emit-length", "valid_length has no element", origin=origin)
+    return int(array.reshape(-1)[0])
 
 
 def _prefix(array: Array, length: int, axis: int, origin: str) -> Array:

@@ -61,9 +61,13 @@ class StopStrings:
 
 
 def join_stops(*sources: str | Iterable[str] | None) -> tuple[str, ...]:
-    """All stop strings of several sources (a request's, a package's), each once, in order: none replaces another."""
-    lists = ((source,) if isinstance(source, str) else source or () for source in sources)
-    return tuple(dict.fromkeys(stop for each in lists for stop in each))
+    """All stop strings of several sources (a request's, a package's), each once, in order: none replaces another. Raises RequestError `bad-stop`."""
+    lists = [(source,) if isinstance(source, str) else () if source is None else source for source in sources]
+    for each in lists:
+        if isinstance(each, bytes) or not isinstance(each, Iterable):
+            raise RequestError("bad-stop", f"stop must be a string or a sequence of strings, got {each!r}")
+    stops = [stop for each in lists for stop in each]
+    return tuple(dict.fromkeys(_checked(stops)))
 
 
 def _checked(stops: Any) -> tuple[str, ...]:

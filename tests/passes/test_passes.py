@@ -15,6 +15,7 @@ from genai_compiler.plan.ir import Carry, Copy, Decode, Loop, Op, Plan, Release,
 from genai_compiler.plan.state import Slot, StateGroup
 from genai_compiler.plan.verify import verify
 from genai_compiler.read.attention import CacheOp
+from onnx import TensorProto, helper
 
 from tests.plan.small_plans import GROUP, branch, carry, decoder_plan, emit, invoke, join, keep, loop, plan
 
@@ -194,14 +195,27 @@ GROUPED = CacheOp("GroupQueryAttention", "com.microsoft", "past.k", "past.v", "p
 SLOTS = (Slot("past.k", "present.k", "float32", (-1, 2, -2, 8)), Slot("past.v", "present.v", "float32", (-1, 2, -2, 8)))
 
 
-def placed(*groups: StateGroup, ops: tuple[CacheOp, ...] = (GROUPED,), aliasing: str = "permitted") -> Plan:
-    graph: Any = SimpleNamespace(signature=SimpleNamespace(cache_ops=ops))
+def placed(
+    *groups: StateGroup, ops: tuple[CacheOp, ...] = (GROUPED,), aliasing: str = "permitted", also: tuple[str, ...] = ()
+) -> Plan:
+    """also: present tensors that another node of the graph reads."""
+    outputs = [name for op in ops for name in (op.present_key, op.present_value)]
+    nodes = [helper.make_node("Identity", [name], [f"{name}.copy"]) for name in also]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    model = SimpleNamespace(graph=helper.make_graph(nodes, "g", [], ports))
+    graph: Any = SimpleNamespace(signature=SimpleNamespace(cache_ops=ops), model=model)
     declared: Any = {each.name: SimpleNamespace(aliasing=aliasing) for each in groups}
     return place_state(replace(decoder_plan(), groups=groups), Profile({"decoder": graph}, declared))
 
 
 def kv(name: str = "kv", slots: tuple[Slot, ...] = SLOTS) -> StateGroup:
     return replace(GROUP, name=name, slots=slots)
+
+
+def test_a_present_that_the_graph_itself_reads_is_not_shared() -> None:
+    (group,) = placed(kv(), also=("present.k",)).groups
+    assert group.storage == "growing"
+    assert "reads present.k" in group.reason
 
 
 def test_an_operator_that_writes_in_place_gets_one_buffer() -> None:

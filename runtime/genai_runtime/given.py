@@ -1,0 +1,76 @@
+"""What a caller hands in, before anything reads it: prompts, token ids, input tensors, session names."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from genai_runtime.problem import RequestError
+from genai_runtime.values import Array
+
+_IDS_HELP = "give text, or whole numbers: a list, or a 1-d integer array"
+
+
+def prompts_of(batch: Any) -> list[Any]:
+    """The prompts of a batch. Raises RequestError `bad-prompt`."""
+    if isinstance(batch, str | bytes | Mapping) or not isinstance(batch, Iterable):
+        raise RequestError("bad-prompt", f"a batch is a list of prompts, got {_short(batch)}", help=_IDS_HELP)
+    try:
+        return list(cast(Iterable[Any], batch))
+    except TypeError as fault:  # an array of rank 0 says that it is iterable
+        raise RequestError("bad-prompt", f"a batch is a list of prompts, got {_short(batch)}") from fault
+
+
+def token_ids(prompt: Any) -> list[int]:
+    """The ids of a prompt that is no text: whole numbers of Python or numpy, in a sequence or a 1-d integer array.
+
+    Raises RequestError: `bad-prompt` for what is neither, `bad-token` for an entry that is no whole number.
+    """
+    if isinstance(prompt, np.ndarray):
+        array = cast(Array, prompt)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            what = f"a prompt of token ids is a 1-d integer array, got {array.dtype} of rank {array.ndim}"
+            raise RequestError("bad-prompt", what, help=_IDS_HELP)
+        return [int(each) for each in array.tolist()]
+    if isinstance(prompt, str | bytes | Mapping) or not isinstance(prompt, Iterable):
+        raise RequestError("bad-prompt", f"a prompt is text or token ids, got {_short(prompt)}", help=_IDS_HELP)
+    entries = list(cast(Iterable[Any], prompt))
+    wrong = [each for each in entries if isinstance(each, bool) or not isinstance(each, int | np.integer)]
+    if wrong:
+        raise RequestError("bad-token", f"{_short(wrong[0])} is no token id", help=_IDS_HELP)
+    return [int(each) for each in entries]
+
+
+def as_tensors(inputs: Any) -> dict[str, Array]:
+    """The inputs of `run` as arrays. Raises RequestError `bad-inputs`, `bad-value`."""
+    if not isinstance(inputs, Mapping):
+        help = "give a mapping: input name -> array"
+        raise RequestError("bad-inputs", f"the inputs are no mapping: {_short(inputs)}", help=help)
+    given = cast(Mapping[Any, Any], inputs)
+    odd = [name for name in given if not isinstance(name, str)]
+    if odd:
+        raise RequestError("bad-inputs", f"an input is named by text, got {_short(odd[0])}")
+    return {name: _tensor(name, value) for name, value in given.items()}
+
+
+def _tensor(name: str, value: Any) -> Array:
+    try:
+        array = np.asarray(value)
+    except Exception as fault:  # whatever a foreign object's own conversion raises
+        raise RequestError("bad-value", f"input '{name}' can't be made an array: {fault}") from fault
+    if array.dtype.kind == "O":
+        raise RequestError("bad-value", f"input '{name}' is no array of numbers: {_short(value)}")
+    return array
+
+
+def hold_session(session: Any) -> str | None:
+    """A session's name. Raises RequestError `bad-session`."""
+    if session is not None and not isinstance(session, str):
+        raise RequestError("bad-session", f"a session is named by text, got {_short(session)}")
+    return session
+
+
+def _short(value: object) -> str:
+    """A value in a message, however long it is."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
