@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    _open_closed_streams()
     try:
         from genai_compiler.driver import STAGES
 
@@ -35,10 +37,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Who read our output has gone. Python flushes once more when it ends, and must find something to write to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who read our output has gone
+        _silence()
         return EXIT_INTERRUPTED
+    except OSError as failure:
+        _silence()
+        with suppress(OSError):
+            print(f"can't read or write: {failure}", file=sys.stderr)
+        return EXIT_INPUT
+
+
+def _silence() -> None:
+    """Python flushes once more when it ends: let that find something to write to, when stdout takes nothing more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Give a closed standard stream (`<&-`) the null device: Python then has None there, and print goes elsewhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _arguments(
@@ -110,15 +131,19 @@ def _run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return EXIT_BUG
-    except OSError as failure:
-        print(f"can't read or write: {failure}", file=sys.stderr)
-        return EXIT_INPUT
     finally:
         if progress is not None:
             print("\r\033[K", end="", file=progress, flush=True)
-    _print_problems(compiled.problems, arguments.format)
-    if not arguments.quiet and not arguments.show and arguments.format == "text":
-        print("\n".join(summary(compiled, arguments.package)))
+    try:
+        _print_problems(compiled.problems, arguments.format)
+        if not arguments.quiet and not arguments.show and arguments.format == "text":
+            print("\n".join(summary(compiled, arguments.package)))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        done = f"'{compiled.out}' is written, but this report" if compiled.out is not None else "the report"
+        raise OSError(f"{done} can't be: {failure}") from failure
     return EXIT_DONE
 
 

@@ -14,7 +14,7 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
     """Lines for a person; nothing but the notes when compilation stopped before there was a plan."""
     plan = compiled.plan
     if plan is not None:
-        yield f"{package.name}: {plan.dialect}"
+        yield f"{package.resolve().name}: {plan.dialect}"
         asked = (f"{each.name} {each.type}" for each in plan.inputs if each.required and each.source != "literal")
         yield f"  inputs      {', '.join(asked) or 'none required'}"
         yield f"  outputs     {', '.join(f'{each.name} {each.type}' for each in plan.outputs)}"

@@ -21,6 +21,7 @@ from genai_runtime.abi import (
     Slot,
     TokenPolicy,
     bind_inputs,
+    bounded,
     iteration_limit,
 )
 
@@ -71,14 +72,23 @@ class Executor:
         out = Publisher(OUTPUTS, inputs.symbols)
         request_input_ids = inputs["request.input_ids"]
         request_max_iterations = inputs["request.max_iterations"]
+        package_sequence_capacity = inputs["package.sequence_capacity"]
 
         # pipeline.workflow.steps[0]: loop, first the whole prompt
         limit = iteration_limit(request_max_iterations, "pipeline.workflow.steps[0]")
+        bounded(
+            "sequence",
+            request_input_ids,
+            request_input_ids,
+            1,
+            package_sequence_capacity,
+            "pipeline.workflow.steps[0].steps[0]",
+        )
         # pipeline.workflow.steps[0].steps[0]: decode decoder
         decoding = self.decoder.start(request_input_ids, request, limit)
         decoding.prompt()
         policy = TokenPolicy(request, decoding)
-        del request_input_ids
+        del package_sequence_capacity, request_input_ids
         # pipeline.workflow.steps[0]: loop, one token a step
         if decoding.rows == 1:
             # one row: its buffers stay bound, so that a step is two stores and a run

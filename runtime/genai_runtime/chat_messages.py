@@ -20,7 +20,7 @@ def checked_messages(messages: Any) -> list[dict[str, Any]]:
     return [dict(message) for message in messages]
 
 
-RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "fold_system", "template", "tokenizer")
+RESERVED = ("messages", "tools", "add_generation_prompt", "fold_system", "template", "tokenizer", "self")
 """Names that `template_options` may not set: `chat` has arguments of its own for them, or none at all."""
 
 
@@ -30,7 +30,7 @@ def variables_of(options: Any) -> dict[str, Any]:
         return {}
     if not isinstance(options, Mapping):
         raise RequestError("bad-template-options", f"template_options are no mapping: {options!r}")
-    given = cast(Mapping[Any, Any], options)
+    given: Mapping[Any, Any] = options
     odd = [name for name in given if not isinstance(name, str) or name in RESERVED]
     if odd:
         what = f"template_options can't set {', '.join(map(repr, odd))}"
@@ -44,7 +44,8 @@ def checked_tools(tools: Any) -> list[Any] | None:
         return None
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
         raise RequestError("bad-tools", f"tools are a list of JSON schemas, got {tools!r}")
-    return list(cast(Iterable[Any], tools)) or None
+    schemas: Iterable[Any] = tools
+    return list(schemas) or None
 
 
 def fold_system_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:

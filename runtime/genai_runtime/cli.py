@@ -26,6 +26,7 @@ WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    _open_closed_streams()
     arguments = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -34,20 +35,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         from genai_runtime.load import load
 
         with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify) as model:
-            return _serve(model, arguments)
+            code = _serve(model, arguments)
+            sys.stdout.flush()
+            return code
     except GenaiError as refused:
         print(f"genai-run: {refused}", file=sys.stderr)
         return EXIT_INPUT if isinstance(refused, LoadError | ValueError) else EXIT_FAULT
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Who read our output has gone. Python flushes once more when it ends, and must find something to write to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who read our output has gone
+        _silence()
         return EXIT_INTERRUPTED
     except OSError as failure:
-        print(f"genai-run: can't read: {failure}", file=sys.stderr)
+        _silence()
+        print(f"genai-run: can't read or write: {failure}", file=sys.stderr)
         return EXIT_INPUT
+
+
+def _silence() -> None:
+    """Python flushes once more when it ends: let that find something to write to, when stdout takes nothing more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Give a closed standard stream (`<&-`) the null device: Python then has None there, and print goes elsewhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _parser() -> argparse.ArgumentParser:

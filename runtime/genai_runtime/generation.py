@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
+from genai_runtime.problem import GenaiError, RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Audience
 from genai_runtime.running import Row, Run, Running, tokens_of
@@ -55,8 +57,12 @@ class Generation:
     """What `generate` and `chat` return. Iterate it for text pieces (one row), or `pieces()` for (row, text).
 
     `tokens`, `text`, `finish_reason` are those of the only row and run the generation to its end; `rows` has all.
-    Reasons: stop (an end token), stop_string, length (max_new_tokens), context (the context is full), cancelled.
-    Close it, or leave its `with` block, to end it early.
+    Reasons: stop (an end token), stop_string, length (max_new_tokens), context (the context is full), cancelled,
+    failed. Close it, or leave its `with` block, to end it early.
+
+    A run that fails raises its error, and so does every later access to what it should have made: a failure never
+    looks like an end. `partial` has the rows as far as they came; their reason is then `failed`.
+    One thread at a time may run it; another gets RequestError `generation-busy`.
     """
 
     def __init__(
@@ -70,6 +76,8 @@ class Generation:
     ) -> None:
         self._text, self._stopped = text, stopped
         self._rows = [Row(tuple(each)) for each in prompts]
+        self._failure: Exception | None = None
+        self._busy = Lock()
         self._begun = time.perf_counter()
         heard = audience if audience is not None else Audience()
         self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, heard)
@@ -79,10 +87,30 @@ class Generation:
 
     def _step(self) -> int | None:
         """Run until a row has a token more; the row, or None at the end."""
-        row = next(self._events, None)
-        if row is not None and self._text.stops and not self._text.replaces:
-            self._read_text(row)
-        return row
+        if self._failure is not None:
+            raise _again(self._failure)
+        self._take_turn()
+        try:
+            row = self._next()
+            if row is not None and self._text.stops and not self._text.replaces:
+                self._read_text(row)
+            return row
+        finally:
+            self._busy.release()
+
+    def _take_turn(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            help = "let one thread read it, and hand on what it read"
+            raise RequestError("generation-busy", "another thread is running this generation", help=help)
+
+    def _next(self) -> int | None:
+        try:
+            return next(self._events, None)
+        except Exception as failure:
+            self._failure = _again(failure) if isinstance(failure, GenaiError) else failure
+            for row in self._rows:
+                row.finish_reason = row.finish_reason or "failed"
+            raise
 
     def _drain(self) -> None:
         self._running.quiet = not self._text.stops
@@ -90,11 +118,15 @@ class Generation:
             pass
 
     def close(self) -> None:
-        """End the generation now; rows still running are `cancelled`."""
-        self._end_run()
-        self._events = iter(())
-        for row in self._rows:
-            row.finish_reason = row.finish_reason or "cancelled"
+        """End the generation now; rows still running are `cancelled`. Raises RequestError `generation-busy`."""
+        self._take_turn()
+        try:
+            self._end_run()
+            self._events = iter(())
+            for row in self._rows:
+                row.finish_reason = row.finish_reason or "cancelled"
+        finally:
+            self._busy.release()
 
     cancel = close
 
@@ -184,6 +216,11 @@ class Generation:
     def rows(self) -> list["RowView"]:
         """Every row, run to its end."""
         self._drain()
+        return self.partial
+
+    @property
+    def partial(self) -> list["RowView"]:
+        """Every row as far as it has come, also where a run has failed; nothing is run for it."""
         return [RowView(self, at) for at in range(len(self._rows))]
 
     @property
@@ -205,7 +242,7 @@ class Generation:
     def stats(self) -> Stats:
         """Counts and times over all rows, run to the end."""
         self._drain()
-        begun, last = self._begun, self._running.last
+        begun, last = self._begun, self._running.last or self._begun
         return Stats(
             sum(len(row.prompt) for row in self._rows),
             sum(len(row.tokens) for row in self._rows),
@@ -214,8 +251,15 @@ class Generation:
         )
 
 
+def _again(failure: Exception) -> Exception:
+    """The same error to raise later, without the frames of the run that raised it, which hold its buffers."""
+    if isinstance(failure, GenaiError):
+        return type(failure)(failure.code, failure.what, help=failure.help, origin=failure.origin)
+    return failure.with_traceback(None)
+
+
 class RowView:
-    """A finished row of a generation."""
+    """A row of a generation."""
 
     def __init__(self, generation: Generation, at: int) -> None:
         self._generation, self._at = generation, at
@@ -233,5 +277,5 @@ class RowView:
 
     @property
     def finish_reason(self) -> str:
-        """stop, stop_string, length, context or cancelled."""
+        """stop, stop_string, length, context, cancelled or failed."""
         return self._generation._rows[self._at].finish_reason or "cancelled"

@@ -15,8 +15,9 @@ def prompts_of(batch: Any) -> list[Any]:
     """The prompts of a batch. Raises RequestError `bad-prompt`."""
     if isinstance(batch, str | bytes | Mapping) or not isinstance(batch, Iterable):
         raise RequestError("bad-prompt", f"a batch is a list of prompts, got {_short(batch)}", help=_IDS_HELP)
+    prompts: Iterable[Any] = batch
     try:
-        return list(cast(Iterable[Any], batch))
+        return list(prompts)
     except TypeError as fault:  # an array of rank 0 says that it is iterable
         raise RequestError("bad-prompt", f"a batch is a list of prompts, got {_short(batch)}") from fault
 
@@ -34,7 +35,8 @@ def token_ids(prompt: Any) -> list[int]:
         return [int(each) for each in array.tolist()]
     if isinstance(prompt, str | bytes | Mapping) or not isinstance(prompt, Iterable):
         raise RequestError("bad-prompt", f"a prompt is text or token ids, got {_short(prompt)}", help=_IDS_HELP)
-    entries = list(cast(Iterable[Any], prompt))
+    ids: Iterable[Any] = prompt
+    entries = list(ids)
     wrong = [each for each in entries if isinstance(each, bool) or not isinstance(each, int | np.integer)]
     if wrong:
         raise RequestError("bad-token", f"{_short(wrong[0])} is no token id", help=_IDS_HELP)
@@ -46,7 +48,7 @@ def as_tensors(inputs: Any) -> dict[str, Array]:
     if not isinstance(inputs, Mapping):
         help = "give a mapping: input name -> array"
         raise RequestError("bad-inputs", f"the inputs are no mapping: {_short(inputs)}", help=help)
-    given = cast(Mapping[Any, Any], inputs)
+    given: Mapping[Any, Any] = inputs
     odd = [name for name in given if not isinstance(name, str)]
     if odd:
         raise RequestError("bad-inputs", f"an input is named by text, got {_short(odd[0])}")

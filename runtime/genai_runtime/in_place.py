@@ -6,7 +6,7 @@ from genai_runtime import binding
 from genai_runtime.decoding import BoundRow, Decoding
 from genai_runtime.sample import to_float32
 from genai_runtime.state import grow, shared_state
-from genai_runtime.values import NUMPY, view
+from genai_runtime.values import NUMPY, Array, view
 
 NEVER = 1 << 62
 
@@ -29,7 +29,7 @@ class InPlaceDecoding(Decoding):
             raise self.failed(failure) from failure
         self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
         self._positions, self.filled = self.first_positions(), int(self.lengths.max())
-        self._each = np.arange(self.rows)
+        self._each: Array = np.arange(self.rows)
         self._bind_step()
         self.feed_rest()
 

@@ -16,6 +16,8 @@ from genai_runtime.problem import LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings
 
+MAX_THREADS = 1024
+
 
 def load(
     folder: str | Path, providers: Sequence[str] | None = None, threads: int | None = None, verify: bool = False
@@ -27,11 +29,10 @@ def load(
     cores this process may use. verify: check large files by content too. The folder's executor.py is code and is
     executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, session-failed, onnxruntime-missing, bad-threads.
+    provider-unavailable, session-failed, onnxruntime-missing, bad-threads, unreadable-file.
     """
     binding.require()
-    manifest = read_manifest(Path(folder), abi.ABI_VERSION)
-    check_files(manifest, verify)
+    manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
     if notices:
@@ -45,6 +46,16 @@ def load(
     return Model(manifest, executor, sessions, notices)
 
 
+def _checked(folder: Path, verify: bool) -> Manifest:
+    try:
+        manifest = read_manifest(folder, abi.ABI_VERSION)
+        check_files(manifest, verify)
+    except OSError as failure:
+        what = f"'{failure.filename}' can't be read: {failure.strerror}"
+        raise LoadError("unreadable-file", what, help="give yourself permission to read it") from failure
+    return manifest
+
+
 def _graphs(manifest: Manifest) -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
     return {
@@ -56,8 +67,8 @@ def _graphs(manifest: Manifest) -> dict[str, Graph]:
 def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
     """Session options: the package's, then ours where it says nothing; the user's threads beat both."""
     options = {"inter_op_num_threads": 1, "log_severity_level": 3, **stated}
-    if threads is not None and threads < 1:
-        raise LoadError("bad-threads", f"threads must be at least 1, got {threads}")
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise LoadError("bad-threads", f"threads must be within 1..{MAX_THREADS}, got {threads}")
     if threads is not None or "intra_op_num_threads" not in options:
         options["intra_op_num_threads"] = threads or allowed_cores()
     return options
@@ -71,7 +82,7 @@ def allowed_cores() -> int:
 
 
 def _executor_class(manifest: Manifest) -> Any:
-    home = hashlib.sha256(str(manifest.executor.resolve()).encode()).hexdigest()[:8]
+    home = hashlib.sha256(os.fsencode(manifest.executor.resolve())).hexdigest()[:8]
     name = f"genai_executor_{manifest.data['executor_sha256'][:16]}_{home}"
     module = sys.modules.get(name) or _import(name, manifest.executor)
     made_for = getattr(module, "ABI_VERSION", None)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,8 @@ def _parsed(file: Path) -> Mapping[str, Any]:
         data = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
             raise ValueError("it holds no object")
+    except PermissionError:
+        raise
     except (ValueError, OSError, RecursionError) as failure:
         what = f"manifest.json of '{file.parent}' can't be read: {failure}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
@@ -156,6 +159,8 @@ def _difference(package: Path, entry: Mapping[str, Any], verify: bool) -> str:
     state = file.stat()
     if state.st_size != entry["size"]:
         return f"'{name}' has {state.st_size} bytes, it had {entry['size']}"
+    if not os.access(file, os.R_OK):
+        return f"'{name}' can't be read: the operating system refuses it"
     known = state.st_size > SMALL_FILE and state.st_mtime_ns == entry["mtime_ns"] and not verify
     return "" if known or _hash(file) == entry["sha256"] else f"the content of '{name}' has changed"
 

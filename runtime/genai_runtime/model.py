@@ -74,8 +74,8 @@ class Model:
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
         that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
-        Raises RequestError (unknown-option, bad-sampling-options, option-not-allowed, option-out-of-bounds,
-        context-exceeded, empty-prompt, unsupported-option, closed).
+        Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, closed).
         """
         executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)

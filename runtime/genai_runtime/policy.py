@@ -64,7 +64,7 @@ class TokenPolicy:
         return chosen
 
     def steps(self, limit: int) -> int:
-        """Tokens that the only row gets at most: `limit`, its own bound, or what its context has room for (one or more)."""
+        """Tokens that the only row gets at most: `limit`, its own bound, or the context's room: one at least."""
         return 0 if self._stopped else min(limit, self._left[0])
 
     def ended(self, ids: Sequence[int]) -> None:

@@ -56,9 +56,10 @@ class Request:
 
     tensors: caller values by input name or application name. roles: values of runtime roles that the caller set
     (standard, 3.1), e.g. {"seed": 7}. prompt_lengths: valid tokens of each row of a right-padded prompt. row_limits:
-    new tokens of each row at most, within the loop's own bound (empty: that alone). sampling: one entry a row, for a token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how
-    many leading ids exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller
-    ends while it runs). overrides: overridable component -> the one to run in its place. audience: who follows it.
+    new tokens of each row at most, within the loop's own bound (empty: that alone). sampling: one entry a row, for a
+    token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how many leading ids
+    exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it
+    runs). overrides: overridable component -> the one to run in its place. audience: who follows it.
     """
 
     tensors: Mapping[str, Array]

@@ -61,7 +61,10 @@ class StopStrings:
 
 
 def join_stops(*sources: str | Iterable[str] | None) -> tuple[str, ...]:
-    """All stop strings of several sources (a request's, a package's), each once, in order: none replaces another. Raises RequestError `bad-stop`."""
+    """All stop strings of several sources (a request's, a package's), each once, in order: none replaces another.
+
+    Raises RequestError `bad-stop`.
+    """
     lists = [(source,) if isinstance(source, str) else () if source is None else source for source in sources]
     for each in lists:
         if isinstance(each, bytes) or not isinstance(each, Iterable):

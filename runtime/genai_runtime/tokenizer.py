@@ -45,17 +45,28 @@ class Tokenizer:
         """The ids of `text`. add_special_tokens: let the tokenizer add its own start and end tokens.
 
         Special tokens that stand in the text become their ids either way, as in the reference library.
-        Raises RequestError `bad-text` for half a surrogate pair, which is how Python holds bytes that are no UTF-8.
+        Raises RequestError `bad-text` for half a surrogate pair, which is how Python holds bytes that are no UTF-8;
+        LoadError `bad-tokenizer` when the tokenizer itself fails.
         """
         try:
             text.encode()
         except UnicodeEncodeError as fault:
             raise RequestError("bad-text", f"the text is no Unicode text: {fault}", help="give it as UTF-8") from fault
-        return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+        return list(self._encoding(text, add_special_tokens).ids)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`; an id without a token is left out. For text as it comes see detokenize.py."""
-        return str(self._backend.decode([i for i in ids if 0 <= i < 1 << 32], skip_special_tokens=skip_special_tokens))
+        known = [i for i in ids if 0 <= i < 1 << 32]
+        try:
+            return str(self._backend.decode(known, skip_special_tokens=skip_special_tokens))
+        except BaseException as failure:
+            raise _named(failure, "these ids can't be decoded") from failure
+
+    def _encoding(self, text: str, add_special_tokens: bool) -> "tokenizers.Encoding":
+        try:
+            return self._backend.encode(text, add_special_tokens=add_special_tokens)
+        except BaseException as failure:
+            raise _named(failure, "this text can't be encoded") from failure
 
     def token_id(self, content: str) -> int | None:
         """The id of a token by its exact content."""
@@ -119,7 +130,7 @@ class Tokenizer:
     @cached_property
     def added_prefix(self) -> tuple[int, ...]:
         """The ids that `encode` puts before a text when it adds special tokens: a start token, most often."""
-        ids = self._backend.encode("a", add_special_tokens=True)
+        ids = self._encoding("a", True)
         own = next((i for i, special in enumerate(ids.special_tokens_mask) if not special), len(ids.ids))
         return tuple(ids.ids[:own])
 
@@ -190,10 +201,22 @@ def _backend(text: str, name: str) -> "tokenizers.Tokenizer":
     try:
         return tokenizers.Tokenizer.from_str(text)
     except BaseException as error:
-        # A panic of the library's Rust code is no Exception; anything else that is none must go on its way.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not isinstance(error, Exception) and not _is_panic(error):
             raise
         raise _refused(text, name, tokenizers.__version__, error) from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether it is a panic of the library's Rust code, which is no Exception; whatever else is none has to pass."""
+    return type(error).__name__ == "PanicException"
+
+
+def _named(error: BaseException, what: str) -> BaseException:
+    """A failure of the library as a LoadError: it raises plain Exceptions and panics. Any other error as it is."""
+    if type(error) is not Exception and not _is_panic(error):
+        return error
+    help = "tokenizer.json contradicts itself: save it again"
+    return LoadError("bad-tokenizer", f"{what}: the tokenizer fails with {str(error)!r}", help=help)
 
 
 def _refused(text: str, name: str, version: str, error: BaseException) -> LoadError:
@@ -203,7 +226,12 @@ def _refused(text: str, name: str, version: str, error: BaseException) -> LoadEr
     except (ValueError, RecursionError, LookupError, TypeError):
         merges = []
     needed = ".".join(map(str, MERGES_AS_PAIRS_SINCE))
-    if merges and isinstance(merges[0], list) and _release(version) < MERGES_AS_PAIRS_SINCE:
+    if (
+        isinstance(merges, list)
+        and merges
+        and isinstance(merges[0], list)
+        and _release(version) < MERGES_AS_PAIRS_SINCE
+    ):
         return LoadError("bad-tokenizer", what, help=f"its merges are pairs: pip install 'tokenizers>={needed}'")
     return LoadError("bad-tokenizer", what, help="save it again, or install the version of tokenizers that wrote it")
 

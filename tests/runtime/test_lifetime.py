@@ -114,4 +114,5 @@ def test_state_goes_with_the_failure_of_a_step(
     except genai_runtime.ExecutionError:
         assert made[0]() is not None, "the traceback shows it"
     assert made[0]() is None
-    assert (len(generation.tokens), generation.finish_reason) == (3, "cancelled")
+    (row,) = generation.partial
+    assert (len(row.tokens), row.finish_reason) == (3, "failed")

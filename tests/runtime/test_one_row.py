@@ -171,8 +171,9 @@ def test_an_interrupted_drain_keeps_what_was_made(
         generation.tokens  # noqa: B018
     if isinstance(raised.value, ExecutionError):
         assert (raised.value.code, raised.value.origin) == ("step-failed", "pipeline.workflow.steps[0].steps[0]")
-    assert generation.tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, runs, ())
-    assert generation.finish_reason == "cancelled"
+    (row,) = generation.partial
+    assert row.tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, runs, ())
+    assert row.finish_reason == ("failed" if failure is RuntimeError else "cancelled")
 
 
 def test_rows_that_run_one_by_one_are_quiet_in_turn(model: Models, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,4 +194,5 @@ def test_a_failure_in_the_second_rows_prompt_leaves_it_without_tokens(
     generation = tiny.generate(batch=[PROMPT, [5]], max_new_tokens=4, temperature=0, stop_on_eos=False)
     with pytest.raises(ExecutionError, match="enough"):
         generation.rows  # noqa: B018
-    assert [len(row.tokens) for row in generation.rows] == [4, 0]
+    assert [len(row.tokens) for row in generation.partial] == [4, 0]
+    assert [row.finish_reason for row in generation.partial] == ["length", "failed"]

@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 MARKER = ".genai-compile"
@@ -38,14 +39,19 @@ def clear_leftovers(out: Path) -> None:
     for each in sorted(out.parent.glob(".*")):
         process = _OURS.fullmatch(each.name.removeprefix(stem)) if each.name.startswith(stem) else None
         if process is not None and _belongs_to(each, out) and _is_gone(int(process[1])):
-            for old in sorted(each.glob(f"{OLD}*")):
-                if not out.exists():
-                    old.replace(out)
+            _recover(each, out)
             shutil.rmtree(each, ignore_errors=True)
 
 
+def _recover(work: Path, out: Path) -> None:
+    for old in sorted(work.glob(f"{OLD}*")):
+        if not out.exists():
+            with suppress(OSError):  # another run does the same
+                old.replace(out)
+
+
 def _stem(out: Path) -> str:
-    return "." + os.fsdecode(os.fsencode(out.name)[:_LONGEST])
+    return "." + os.fsencode(out.name)[:_LONGEST].decode("utf-8", "ignore")
 
 
 def _owner(out: Path) -> bytes:

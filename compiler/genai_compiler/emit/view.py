@@ -104,7 +104,7 @@ class ExecutorView:
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     """The view of a plan's executor. provenance: the sentence that says what it was made from."""
-    names = Names(RESERVED | MODULE | SOMETIMES | (ONE_ROW if has_one_row_loop(plan) else frozenset()))
+    names = Names(RESERVED | MODULE | SOMETIMES | (ONE_ROW if has_one_row_loop(plan) else frozenset[str]()))
     for value in filter(read_values(plan).__contains__, plan.types):
         names.of(value)  # values take the plain names; what the emitter adds takes what is left
     bindings = tuple(_locals(plan, names))

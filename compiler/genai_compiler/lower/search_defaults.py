@@ -7,13 +7,12 @@ top_k defaults to 50, top_p 0 beside a top_k means "no nucleus".
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from genai_runtime.problem import RequestError
-from genai_runtime.sample import SamplingOptions
-
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 
 _TOP_K = 50
+SMALLEST_TEMPERATURE, LARGEST = 1e-4, 1e30
+"""Bounds of the runtime's sampler: beyond them it refuses every request."""
 Report = Callable[..., None]
 
 
@@ -47,8 +46,9 @@ def _sampling(search: Mapping[str, Any], vocabulary: int | None, report: Report)
     top_k = int(search.get("top_k", _TOP_K))
     if temperature < 0:
         report("bad-value", "temperature", f"temperature is {temperature}; it must not be negative", error=True)
-    elif fault := _sampler_fault(temperature=temperature):
-        report("bad-value", "temperature", fault, "0 is greedy", True)
+    elif temperature and not SMALLEST_TEMPERATURE <= temperature <= LARGEST:
+        what = f"temperature is {temperature}; it is 0, or between {SMALLEST_TEMPERATURE} and {LARGEST}"
+        report("bad-value", "temperature", what, "0 is greedy", True)
     if not 0 <= top_p <= 1:
         report("bad-value", "top_p", f"top_p is {top_p}; it lies between 0 and 1", error=True)
     if top_k < 0:
@@ -62,15 +62,6 @@ def _sampling(search: Mapping[str, Any], vocabulary: int | None, report: Report)
             report("config-read-as", "top_k", f"top_k is {top_k}, but there are {vocabulary} ids; all are kept")
         top_k = vocabulary
     return {"temperature": temperature, "top_k": max(top_k, 0), "top_p": top_p if top_p > 0 else 1.0}
-
-
-def _sampler_fault(**option: float) -> str:
-    """Why the sampler would refuse a request with this option, "" when it would not."""
-    try:
-        SamplingOptions(**option).validate()  # type: ignore[arg-type]
-    except RequestError as refused:
-        return refused.what
-    return ""
 
 
 def _lengths(search: Mapping[str, Any], limit: int, report: Report) -> dict[str, Any]:
@@ -101,8 +92,9 @@ def _penalties(search: Mapping[str, Any], report: Report) -> dict[str, Any]:
         report(
             "bad-value", "repetition_penalty", f"repetition_penalty is {penalty}; it must be above 0", "1 is none", True
         )
-    elif fault := _sampler_fault(repetition_penalty=penalty):
-        report("bad-value", "repetition_penalty", fault, "1 is none", True)
+    elif penalty > LARGEST:
+        what = f"repetition_penalty is {penalty}; it must not be above {LARGEST}"
+        report("bad-value", "repetition_penalty", what, "1 is none", True)
     elif penalty != 1:
         found["repetition_penalty"] = penalty
     ngram = int(search.get("no_repeat_ngram_size", 0))

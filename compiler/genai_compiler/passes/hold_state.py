@@ -27,7 +27,7 @@ from genai_compiler.plan.ir import (
     SymbolCheck,
     Type,
 )
-from genai_compiler.plan.state import Slot, StateGroup
+from genai_compiler.plan.state import GROWTH, ROWS, Slot, StateGroup
 from genai_compiler.plan.uses import all_reads, back_edge, checked_values
 from genai_compiler.read.attention import read_counts
 from genai_compiler.read.document import AppendUpdate
@@ -225,5 +225,5 @@ def _group(
 
 def _dim(axis: int, dim: int | str | None, row_axis: int | None, growth: int) -> int:
     if axis == growth:
-        return -2
-    return dim if isinstance(dim, int) else -1
+        return GROWTH
+    return dim if isinstance(dim, int) else ROWS

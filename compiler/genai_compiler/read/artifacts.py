@@ -1,5 +1,6 @@
 """A file name that a package states -> a file inside the package, or the reason why not."""
 
+import os
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -49,12 +50,14 @@ def find_artifact(root: Path, name: str) -> Artifact:
     """The regular file `name` of the package at `root`, links resolved.
 
     Raises ArtifactFault: outside-package (absolute, `..`, or a link that leads out; see
-    docs/decisions/0003-symlinked-packages.md), missing-file, not-a-file.
+    docs/decisions/0003-symlinked-packages.md), missing-file, not-a-file, unreadable-file.
     """
     relative = relative_name(name)
     try:
         file = (root / relative).resolve()
         exists, regular = file.exists(), file.is_file()
+    except PermissionError as fault:
+        raise _unreadable(relative) from fault
     except (OSError, RuntimeError) as fault:
         raise ArtifactFault("missing-file", f"{relative!r} can't be opened: {fault}") from fault
     if not may_hold(root, file):
@@ -68,7 +71,14 @@ def find_artifact(root: Path, name: str) -> Artifact:
     if not regular:
         kind = "a folder" if file.is_dir() else "no regular file"
         raise ArtifactFault("not-a-file", f"{relative!r} is {kind}", _near(root, relative))
+    if not os.access(file, os.R_OK):
+        raise _unreadable(relative)
     return Artifact(relative, file)
+
+
+def _unreadable(name: str) -> ArtifactFault:
+    what = f"{name!r} can't be read: the operating system refuses it"
+    return ArtifactFault("unreadable-file", what, "give yourself permission to read it")
 
 
 def may_hold(root: Path, file: Path) -> bool:

@@ -1,6 +1,7 @@
 """The files in which a graph keeps its weights: named safely, present, and long enough."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -9,6 +10,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
 
 from genai_compiler.problem import Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+
+_DIGITS = re.compile(r"[0-9]{1,19}")  # as many as 63 bits take
 
 # Bits of one element; types of four bits and less are packed (onnx.proto3, TensorProto.raw_data).
 _BITS = {
@@ -80,13 +83,19 @@ def _in_attributes(attributes: Iterable[AttributeProto], pending: list[GraphProt
 def _region(tensor: TensorProto) -> _Region:
     entries = {each.key: each.value for each in tensor.external_data}
     location = entries.get("location", "")
-    try:
-        offset, length = int(entries.get("offset", 0) or 0), int(entries.get("length", 0) or 0)
-    except ValueError as fault:
-        raise ArtifactFault("bad-external-data", f"the weight {tensor.name!r}: {fault}", _HELP) from fault
-    if offset < 0 or length < 0:
-        raise ArtifactFault("bad-external-data", f"the weight {tensor.name!r} has a negative offset or length", _HELP)
-    return _Region(tensor.name, location, offset + (length or _bytes(tensor)))
+    offset, length = (_whole(tensor, key, entries.get(key, "0")) for key in ("offset", "length"))
+    needed = _bytes(tensor)
+    if 0 < length < needed:
+        what = f"the weight {tensor.name!r} takes {needed} bytes, and its entry has the length {length}"
+        raise ArtifactFault("bad-external-data", what, _HELP)
+    return _Region(tensor.name, location, offset + (length or needed))
+
+
+def _whole(tensor: TensorProto, key: str, text: str) -> int:
+    if not _DIGITS.fullmatch(text):
+        what = f"the weight {tensor.name!r} has the {key} {text!r}, which is no whole number from 0 on"
+        raise ArtifactFault("bad-external-data", what, _HELP)
+    return int(text)
 
 
 def _bytes(tensor: TensorProto) -> int:

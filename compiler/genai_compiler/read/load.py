@@ -1,11 +1,12 @@
 """A folder -> a Package: which dialect it speaks, its document as the one Workflow, its graphs' signatures."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.check.document import check_document
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
-from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.document import Metadata, OnnxImplementation
@@ -23,6 +24,15 @@ WORKFLOW, GENAI_CONFIG = "workflow", "genai_config v1"
 
 def load_package(root: Path) -> Package:
     """Read the package in the folder `root`. Raises CompileError with everything that is wrong with it so far."""
+    try:
+        return _loaded(root)
+    except PermissionError as refused:  # of a folder: files are asked for one by one
+        what = f"'{refused.filename}' can't be read: {refused.strerror}"
+        problem = Problem("unreadable-file", Place(root.name), "", what, "give yourself permission to read it")
+        raise CompileError([problem]) from refused
+
+
+def _loaded(root: Path) -> Package:
     if not root.is_dir():
         what = "is a file, not a folder" if root.exists() else "does not exist"
         help = "name the folder that holds inference_metadata.yaml or genai_config.json"
@@ -44,7 +54,10 @@ def _from_metadata(root: Path, file: Path) -> Package:
         graphs = _graphs(root, metadata, places)
     except CompileError as unreadable:
         raise CompileError((*check_document(metadata, places), *unreadable.problems)) from unreadable
-    return Package(root, WORKFLOW, file.name, metadata, places, graphs, _text_facts(root))
+    text, doubts = _text_facts(root)
+    if errors(doubts):
+        raise CompileError((*check_document(metadata, places), *doubts))
+    return Package(root, WORKFLOW, file.name, metadata, places, graphs, text, warnings=doubts)
 
 
 def _from_genai_config(root: Path) -> Package:
@@ -66,11 +79,19 @@ def _from_genai_config(root: Path) -> Package:
     )
 
 
-def _text_facts(root: Path) -> TextFacts:
-    """Facts of the text files alone: an authored workflow says itself what ends a row."""
+def _text_facts(root: Path) -> tuple[TextFacts, tuple[Problem, ...]]:
+    """Facts of the text files alone, and what is wrong with those that are there but can't be used.
+
+    An authored workflow says itself what ends a row, and may do without text: neither is a problem.
+    """
     empty, _ = genai_config_of(parse_config(b'{"model": {}}', CONFIG_NAME))
-    facts, _ = read_text_facts(root, empty, None)
-    return facts
+    facts, problems = read_text_facts(root, empty, None)
+    files = tuple(each for each in problems if each.where.file != CONFIG_NAME)
+    unreadable = tuple(each for each in files if each.code == "unreadable-file")
+    links = tuple(
+        replace(each, severity=Severity.WARNING) for each in files if each.code in ("missing-file", "outside-package")
+    )
+    return facts, (*unreadable, *links)
 
 
 def _graphs(root: Path, metadata: Metadata, places: Places) -> dict[str, Graph]:

@@ -20,6 +20,14 @@ _KNOWN = """
 PROVIDERS = {each.lower(): f"{each}ExecutionProvider" for each in _KNOWN.split()}
 PROVIDERS |= {"web": "WebGpuExecutionProvider", "directml": "DmlExecutionProvider", "trt": "TensorrtExecutionProvider"}
 
+MAX_THREADS = 1024
+_ANY = (-(2**31), 2**31 - 1)
+_BOUNDS = {  # 0 threads: as many as ONNX Runtime thinks fit
+    "intra_op_num_threads": (0, MAX_THREADS),
+    "inter_op_num_threads": (0, MAX_THREADS),
+    "log_severity_level": (0, 4),
+}
+
 
 @dataclass(frozen=True)
 class ProviderPreference:
@@ -65,7 +73,7 @@ def read_session_options(section: Section) -> SessionOptions:
     if level is not None and level not in OPTIMIZATION_LEVELS:
         help = f"one of {', '.join(OPTIMIZATION_LEVELS)}"
         section.problem("bad-value", "graph_optimization_level", f"there is no level {level!r}", help)
-    numbers = {key: section.integer(key) for key in SESSION_INTS}
+    numbers = {key: _bounded(section, key) for key in SESSION_INTS}
     flags = {key: section.value(key, Form.BOOL) for key in SESSION_BOOLS}
     return SessionOptions(
         intra_op_num_threads=numbers["intra_op_num_threads"],
@@ -79,6 +87,15 @@ def read_session_options(section: Section) -> SessionOptions:
         entries=_entries(section),
         providers=_providers(section),
     )
+
+
+def _bounded(section: Section, key: str) -> int | None:
+    """An integer; one that ONNX Runtime would refuse, or that would exhaust the machine, counts as not stated."""
+    value, (low, high) = section.integer(key), _BOUNDS.get(key, _ANY)
+    if value is None or low <= value <= high:
+        return value
+    section.warn("ignored-key", key, f"{key} is {value}, not within {low}..{high}; it has no effect", "correct it")
+    return None
 
 
 def _entries(section: Section) -> tuple[tuple[str, str], ...]:

@@ -111,8 +111,10 @@ class _SideFiles:
         try:
             return find_artifact(self.root, relative).name
         except ArtifactFault as fault:
-            if fault.code not in ("missing-file",):
+            if fault.code != "missing-file":
                 self._add(fault.problem(Place(relative), ""))
+            elif (self.root / relative).is_symlink():
+                self._add(_broken_link(relative, str((self.root / relative).readlink())))
             return None
 
     def load(self, name: str) -> Mapping[str, Any]:
@@ -135,6 +137,11 @@ class _SideFiles:
     def _add(self, problem: Problem) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _broken_link(name: str, target: str) -> Problem:
+    what = f"{name!r} is a link to {target!r}, where no file is; it counts as absent"
+    return Problem("missing-file", Place(name), "", what, "copy the file in place of the link", Severity.WARNING)
 
 
 def _end_claims(
