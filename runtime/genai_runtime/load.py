@@ -12,7 +12,7 @@ from typing import Any
 from genai_runtime import abi, binding
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
-from genai_runtime.problem import LoadError
+from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings
 
@@ -29,7 +29,8 @@ def load(
     cores this process may use. verify: check large files by content too. The folder's executor.py is code and is
     executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, session-failed, onnxruntime-missing, bad-threads, unreadable-file.
+    provider-unavailable, session-failed, onnxruntime-missing, bad-threads, unreadable-file,
+    bad-path.
     """
     binding.require()
     manifest = _checked(Path(folder), verify)
@@ -41,7 +42,7 @@ def load(
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
     sessions = Sessions(_graphs(manifest), Settings(chosen, _options(manifest.data["session"]["options"], threads)))
-    executor = _executor_class(manifest)(sessions)
+    executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)
 
@@ -58,10 +59,17 @@ def _checked(folder: Path, verify: bool) -> Manifest:
 
 def _graphs(manifest: Manifest) -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
-    return {
+    graphs = {
         name: Graph(homes[each["in"]] / each["file"], manifest.package / each["weights"])
         for name, each in manifest.data["graphs"].items()
     }
+    for path in (path for graph in graphs.values() for path in (graph.file, graph.weights)):
+        try:
+            str(path).encode()
+        except UnicodeEncodeError as fault:
+            what = f"ONNX Runtime opens only names that are UTF-8, and {str(path)!r} is none"
+            raise LoadError("bad-path", what, help="rename the folder") from fault
+    return graphs
 
 
 def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
@@ -79,6 +87,17 @@ def allowed_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _executor(manifest: Manifest, sessions: Sessions) -> Any:
+    made = _executor_class(manifest)
+    try:
+        return made(sessions)
+    except (GenaiError, MemoryError):
+        raise
+    except (Exception, SystemExit) as failure:
+        what = f"the Executor of '{manifest.executor}' can't be made: {failure!r}"
+        raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
 
 
 def _executor_class(manifest: Manifest) -> Any:
@@ -103,7 +122,9 @@ def _import(name: str, file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as failure:
+    except BaseException as failure:
         del sys.modules[name]
-        raise LoadError("damaged-folder", f"'{file}' can't be imported: {failure}", help=COMPILE_AGAIN) from failure
+        if not isinstance(failure, Exception | SystemExit):
+            raise
+        raise LoadError("damaged-folder", f"'{file}' can't be imported: {failure!r}", help=COMPILE_AGAIN) from failure
     return module

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_runtime.problem import LoadError
+from genai_runtime.values import NUMPY
 
 FORMAT = 1
 MAX_BYTES = 64 << 20
@@ -88,6 +89,7 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
     graphs = data["graphs"].values() if isinstance(data.get("graphs"), dict) else ()
     faults = [*_shape_faults(data, _SHAPE, ""), *_shape_faults(list(graphs), [_GRAPH], "graphs")]
     faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
+    faults = faults or list(_value_faults(data))
     if faults:
         what = f"manifest.json of '{folder}' is damaged: {', '.join(faults[:5])}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN)
@@ -149,6 +151,30 @@ def _shape_faults(value: object, shape: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for at, each in enumerate(value if isinstance(shape, list) else ()):
             yield from _shape_faults(each, shape[0], f"{path}[{at}]")
+
+
+def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    """Values of the right type that no compiler writes, in words."""
+    named = [("package.path", data["package"]["path"]), *((f"text.{key}", name) for key, name in data["text"].items())]
+    named += [(f"graphs.{key}.{field}", each[field]) for key, each in data["graphs"].items() for field in _GRAPH]
+    named += [(f"files[{at}].path", each["path"]) for at, each in enumerate(data["files"])]
+    yield from (f"{place} is no file name" for place, name in named if isinstance(name, str) and not _is_name(name))
+    for at, each in enumerate(data["inputs"]):
+        if each["dtype"] not in NUMPY:
+            yield f"inputs[{at}].dtype is no type"
+    generation = data["generation"]
+    if any(each < 0 for each in generation["holes"]):
+        yield "generation.holes has a negative id"
+    if not -(1 << 31) <= (generation["pad_id"] or 0) < 1 << 31:
+        yield "generation.pad_id is out of range"
+
+
+def _is_name(name: str) -> bool:
+    """Whether the operating system could have a file of this name."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
 
 
 def _difference(package: Path, entry: Mapping[str, Any], verify: bool) -> str:

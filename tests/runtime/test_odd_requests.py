@@ -1,5 +1,8 @@
 """Requests that no program means to make, and ones that end oddly: each has a named error, none a raw one."""
 
+import hashlib
+import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,10 +11,11 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
-from genai_runtime import ExecutionError, Model, RequestError, binding
+from genai_runtime import ExecutionError, LoadError, Model, RequestError, binding
 from genai_runtime.publish import Output, Publisher
 from genai_runtime.values import to_value
 
+from tests.conftest import FIXTURES
 from tests.runtime.failing import failing_after
 
 Models = Callable[[str], Model]
@@ -141,6 +145,59 @@ def test_tools_are_a_list(model: Models, tools: Any) -> None:
 def test_template_options_are_new_names(model: Models, options: Any) -> None:
     messages = [{"role": "user", "content": "a"}]
     refused(lambda: model(CASE).chat(messages, template_options=options), "bad-template-options")
+
+
+# ---- a folder edited by hand -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("package", "path"), "a\0b"),
+        (("package", "path"), "\ud800"),
+        (("graphs", "*", "file"), "\ud800"),
+        (("graphs", "*", "file"), "a\0"),
+        (("graphs", "*", "weights"), "\ud800"),
+        (("text", "tokenizer"), "\ud800"),
+        (("files", 0, "path"), "\0"),
+        (("inputs", 0, "dtype"), ""),
+        (("inputs", 0, "dtype"), "int65"),
+        (("generation", "holes"), [-1]),
+        (("generation", "pad_id"), 1 << 70),
+    ],
+    ids=repr,
+)
+def test_a_value_that_no_compiler_writes(
+    compiled: Callable[[str], tuple[Path, object]], tmp_path: Path, path: tuple[Any, ...], value: object
+) -> None:
+    folder = shutil.copytree(compiled(CASE)[0], tmp_path / "c")
+    data = json.loads((folder / "manifest.json").read_text("utf-8"))
+    data["package"]["path"] = str(FIXTURES / CASE)
+    holder = data
+    for key in path[:-1]:
+        holder = next(iter(holder.values())) if key == "*" else holder[key]
+    holder[path[-1]] = value
+    (folder / "manifest.json").write_text(json.dumps(data), "utf-8")
+    with pytest.raises(LoadError, match="damaged-folder"):
+        genai_runtime.load(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Executor = None", "import sys\nsys.exit(3)", "def Executor(sessions): raise OSError(5)",
+     "def Executor(): pass", "import sys\ndef Executor(sessions): sys.exit(3)"],
+)  # fmt: skip
+def test_an_executor_that_is_none(compiled: Callable[[str], tuple[Path, object]], tmp_path: Path, text: str) -> None:
+    folder = shutil.copytree(compiled(CASE)[0], tmp_path / "c")
+    text = f"ABI_VERSION = {genai_runtime.ABI_VERSION}\n{text}\n"
+    (folder / "executor.py").write_text(text, "utf-8")
+    data = json.loads((folder / "manifest.json").read_text("utf-8"))
+    data["package"]["path"] = str(FIXTURES / CASE)
+    data["executor_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(data), "utf-8")
+    for _ in range(2):
+        with pytest.raises(LoadError, match="damaged-folder"):
+            genai_runtime.load(folder)
 
 
 # ---- a generation that ends oddly ------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ def merge_fixed_states(ports: MatchedPorts, one_token: bool, merge: Merge) -> tu
     one_token: a call takes one token a row, so that an extent which the graph spells by its sequence length is a number
     after all.
     """
-    sequence = ports.token_ids.shape[1] if ports.token_ids is not None and ports.token_ids.shape else None
+    shape = ports.token_ids.shape if ports.token_ids is not None else None
+    sequence = shape[1] if shape is not None and len(shape) > 1 else None
     symbol = sequence if isinstance(sequence, str) and not one_token else ""
     found: list[FixedState] = []
     for each in ports.fixed:
