@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
+from genai_runtime.declared import checked_overrides, given_for, length_roles, prompt_tensor, refuse_owned
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
 from genai_runtime.manifest import Manifest
@@ -32,7 +33,7 @@ from genai_runtime.sessions import Sessions
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
-from genai_runtime.values import NUMPY, Array
+from genai_runtime.values import Array
 
 Message = Mapping[str, Any]
 
@@ -173,7 +174,7 @@ class Model:
         executor = self._executor
         tensors = as_tensors(inputs)
         held = hold_session(session)
-        self._refuse_owned(tensors)
+        refuse_owned(self._manifest.data, tensors)
         roles, sampling = self._sampling_of(tensors)
         store = None if held is None else self._kept.setdefault(held, SessionStore())
         request = Request(
@@ -185,7 +186,7 @@ class Model:
             end_ids=self._end_ids_of(tensors),
             valid_ids=self._valid_ids,
             context_length=int(self._generation["context_length"]),
-            overrides=self._overrides(overrides or {}),
+            overrides=checked_overrides(self._manifest.data, overrides or {}),
             audience=audience,
         )
         with nullcontext() if store is None else store.leased(str(session)):
@@ -260,9 +261,6 @@ class Model:
         valid[[each for each in holes if each < count]] = False
         return valid
 
-    def _input_of(self, *roles: str) -> Mapping[str, Any] | None:
-        return next((each for each in self._manifest.data["inputs"] if each["role"] in roles), None)
-
     def _text_settings(self, stops: tuple[str, ...], stop_on_eos: bool, skip_special_tokens: bool) -> TextSettings:
         output = self._generation["tokens_output"]
         if not output:
@@ -296,20 +294,6 @@ class Model:
             raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
         return prompts
 
-    def _prompt_tensor(self, prompts: Sequence[Sequence[int]]) -> dict[str, Array]:
-        spec = self._input_of("prompt_tokens")
-        if spec is None:
-            raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help="use run(inputs)")
-        width = max(len(each) for each in prompts)
-        ids = np.full((len(prompts), width), self._generation["pad_id"] or 0, dtype=NUMPY[spec["dtype"]])
-        for row, each in enumerate(prompts):
-            ids[row, : len(each)] = each
-        return {spec["name"]: ids if spec["rank"] == 2 else ids[0]}
-
-    def _length_roles(self, most: int) -> dict[str, int]:
-        roles = ("max_output_tokens", "max_iterations")
-        return {each["role"]: most for each in self._manifest.data["inputs"] if each["role"] in roles}
-
     def _runtime_runs(
         self,
         executor: Executor,
@@ -328,8 +312,8 @@ class Model:
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
             return Request(
-                tensors=self._prompt_tensor(chosen),
-                roles=self._length_roles(max(most)),
+                tensors=prompt_tensor(self._manifest.data, chosen),
+                roles=length_roles(self._manifest.data, max(most)),
                 stop_on_eos=stop_on_eos,
                 prompt_lengths=tuple(len(each) for each in chosen),
                 row_limits=most,
@@ -359,27 +343,16 @@ class Model:
         def request(row: int) -> Request:
             most = limits.rows[row]
             room = limits.context - len(prompts[row]) if limits.context else most
-            lengths = self._length_roles(min(most, room))
+            lengths = length_roles(self._manifest.data, min(most, room))
             roles, options = rows[row]
-            return Request(self._prompt_tensor([prompts[row]]), {**lengths, **roles}, stop_on_eos, sampling=(options,))
-
-        return [lambda row=row: executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
-
-    def _refuse_owned(self, tensors: Mapping[str, Array]) -> None:
-        owned = sorted(set(tensors) & set(self._manifest.data["owned_inputs"]))
-        if owned:
-            what = f"{', '.join(owned)}: in this package the runtime forms these values itself"
-            raise RequestError(
-                "owned-input", what, help="leave them out; prompts of several lengths go through generate"
+            return Request(
+                prompt_tensor(self._manifest.data, [prompts[row]]),
+                {**lengths, **roles},
+                stop_on_eos,
+                sampling=(options,),
             )
 
-    def _overrides(self, overrides: Mapping[str, str]) -> Mapping[str, str]:
-        known = self._manifest.data["overridable"]
-        unknown = sorted(set(overrides) - set(known))
-        if unknown:
-            what = f"the package lets no request replace {', '.join(unknown)}"
-            raise RequestError("bad-override", what, help=f"replaceable: {', '.join(known) or 'nothing'}")
-        return overrides
+        return [lambda row=row: executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
 
     def _roles_of(self, given: Mapping[str, Any]) -> tuple[dict[str, int | float], SamplingOptions]:
         """Role values of one row and the options behind them, for a package that has its own sampler."""
@@ -389,7 +362,9 @@ class Model:
 
     def _sampling_of(self, tensors: Mapping[str, Array]) -> tuple[dict[str, int | float], tuple[SamplingOptions, ...]]:
         """Sampling values that a caller of `run` gave as tensors, over the package's defaults: roles, options a row."""
-        given = tensor_options({option: self._given(tensors, role) for option, role in ROLES.items()})
+        given = tensor_options(
+            {option: given_for(self._manifest.data, tensors, role) for option, role in ROLES.items()}
+        )
         refuse_overrides(given, self._generation)
         if self._generation["policy"] == "runtime":
             rows = max(map(len, given.values()), default=1)
@@ -400,12 +375,5 @@ class Model:
         return roles, (options,)
 
     def _end_ids_of(self, tensors: Mapping[str, Array]) -> frozenset[int]:
-        value = self._given(tensors, "eos_token_ids")
+        value = given_for(self._manifest.data, tensors, "eos_token_ids")
         return self._end_ids if value is None else frozenset(value.reshape(-1).tolist())
-
-    def _given(self, tensors: Mapping[str, Array], role: str) -> Array | None:
-        """What a caller gave for the input of a role, under its name or its application alias."""
-        spec = self._input_of(role)
-        if spec is None:
-            return None
-        return next((tensors[name] for name in (spec["name"], spec["application"]) if name in tensors), None)
