@@ -73,7 +73,9 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
     """Read and check `manifest.json`. Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved."""
     file = folder / "manifest.json"
     if not file.is_file():
-        what = f"'{folder}' is no compiled folder: it has no manifest.json"
+        what = f"'{folder}' is no compiled folder: it " + (
+            "has no manifest.json" if folder.exists() else "does not exist"
+        )
         is_package = (folder / "inference_metadata.yaml").is_file() or (folder / "genai_config.json").is_file()
         help = (
             f"this is a package: run genai-compile {folder} first"

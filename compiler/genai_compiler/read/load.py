@@ -38,6 +38,13 @@ def _loaded(root: Path) -> Package:
         help = "name the folder that holds inference_metadata.yaml or genai_config.json"
         raise CompileError([Problem("no-package", Place(root.name), "", f"the package '{root.name}' {what}", help)])
     file = find_metadata(root)
+    if (
+        file is None
+        and not (root / CONFIG_NAME).exists()
+        and not any(any(root.glob(each)) for each in ("*.onnx*", "*/*.onnx*"))
+    ):
+        what = f"'{root.resolve().name}' holds neither inference_metadata.yaml nor genai_config.json, nor any graph"
+        raise CompileError([Problem("no-package", Place(root.resolve().name), "", what, "name the package's folder")])
     return _from_metadata(root, file) if file is not None else _from_genai_config(root)
 
 
