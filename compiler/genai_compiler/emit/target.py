@@ -51,8 +51,11 @@ def is_compiled(folder: Path) -> bool:
 def _followed(out: Path) -> Path:
     """`out`, or where the link that it is leads: the link stays, and its target is written."""
     try:
-        return out.resolve() if out.is_symlink() else out
-    except (OSError, RuntimeError) as loop:  # RuntimeError: a loop of links, before Python 3.13
+        found = out.resolve() if out.is_symlink() else out
+        if found.is_symlink():  # a loop of links: Python 3.13 gives the link itself back, older ones raise RuntimeError
+            raise OSError("it is a loop of links")
+        return found
+    except (OSError, RuntimeError) as loop:
         raise _refused("bad-output", out, f"the link '{out}' leads nowhere: {loop}", "remove it") from loop
 
 
