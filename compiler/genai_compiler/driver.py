@@ -12,6 +12,7 @@ from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
+from genai_compiler.emit.graph_files import graph_files
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.target import prepare_target
@@ -78,8 +79,10 @@ def compile_package(
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
-    facts = manifest(plan, loaded, compiler_version(), path, executor)
-    write_folder(target, loaded, {"executor.py": executor, "plan.txt": plan_text(plan)}, facts, options.bundle)
+    graphs = graph_files(plan, loaded)
+    facts = manifest(plan, loaded, compiler_version(), path, executor, graphs)
+    texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
+    write_folder(target, loaded, texts, facts, graphs, options.bundle)
     return Compiled(target, plan, executor, problems, loaded.notes)
 
 

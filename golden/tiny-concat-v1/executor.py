@@ -56,6 +56,7 @@ DECODER = DecoderSpec(
     ragged=True,
     vocab_size=64,
     one_token=False,
+    last_position="last_position",
 )
 
 

@@ -57,6 +57,7 @@ DECODER = DecoderSpec(
     ragged=True,
     vocab_size=64,
     one_token=False,
+    last_position="last_position",
 )
 
 

@@ -33,7 +33,8 @@ class DecoderSpec:
     """The decoder's ports and the shape of its state, all taken from the graph at compile time.
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row.
+    one token a row. last_position: the port, int64 [rows, 1, 1], that says which position of each row the logits are
+    of; "" where they are of all.
     """
 
     component: str
@@ -50,6 +51,7 @@ class DecoderSpec:
     ragged: bool
     vocab_size: int
     one_token: bool
+    last_position: str = ""
 
 
 class Decoder:
@@ -132,7 +134,14 @@ class Decoding:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         if spec.positions is not None:
             feeds[spec.positions[0]] = self._positions_of(np.where(valid, np.arange(self.first), 0))
+        if spec.last_position:
+            feeds[spec.last_position] = np.ascontiguousarray((self.lengths - 1).reshape(-1, 1, 1))
         return feeds
+
+    def only_position(self) -> dict[str, Array]:
+        """By port: of one token a row, the first position is the last."""
+        port = self.spec.last_position
+        return {port: np.zeros((self.rows, 1, 1), dtype=np.int64)} if port else {}
 
     def feed_rest(self) -> None:
         """Run the tokens of the prompt behind the first `first`, one by one; rows are equally long."""

@@ -33,6 +33,8 @@ class GrowingDecoding(Decoding):
         self._feeds[spec.tokens] = view(self.tokens)
         if spec.positions is not None:
             self._feeds[spec.positions[0]] = view(self._positions)
+        self._only = self.only_position()
+        self._feeds.update((port, view(array)) for port, array in self._only.items())
         self.feed_rest()
 
     def advance(self) -> None:

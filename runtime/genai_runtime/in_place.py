@@ -49,6 +49,9 @@ class InPlaceDecoding(Decoding):
         bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
         if spec.positions is not None:
             bound.bind_ortvalue_input(spec.positions[0], view(self._positions))
+        self._only = self.only_position()
+        for port, array in self._only.items():
+            bound.bind_ortvalue_input(port, view(array))
         self._raw = self.logits.reshape(self.rows, 1, -1)
         if spec.logits_dtype != "float32":
             self._raw = np.zeros(self._raw.shape, dtype=NUMPY[spec.logits_dtype])

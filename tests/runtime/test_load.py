@@ -214,11 +214,11 @@ def test_the_way_to_the_package_survives_links_above_either(tmp_path: Path, link
 
 
 def test_a_graph_that_onnx_runtime_refuses_is_named(pair: Path) -> None:
-    model = pair / "package" / "model.onnx"
-    model.write_bytes(b"no graph at all")
-    entry = {"size": 15, "sha256": hashlib.sha256(b"no graph at all").hexdigest()}
-    edit(pair / "compiled", lambda data: next(f for f in data["files"] if f["path"] == "model.onnx").update(entry))
-    assert "model.onnx of component 'decoder'" in refused(pair / "compiled", "session-failed").what
+    graph = pair / "compiled" / "graphs" / "decoder.edited.onnx"
+    graph.write_bytes(b"no graph at all")
+    digest = hashlib.sha256(b"no graph at all").hexdigest()
+    edit(pair / "compiled", lambda data: data["graphs"]["decoder"].update(sha256=digest))
+    assert "decoder.edited.onnx of component 'decoder'" in refused(pair / "compiled", "session-failed").what
 
 
 # ---- converted graphs and bundles ------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.leftovers import NEW, OLD, make_work_folder
-from genai_compiler.emit.manifest import converted_bytes, converted_name, package_files
+from genai_compiler.emit.manifest import package_files
 from genai_compiler.emit.target import MANIFEST
 from genai_compiler.read.package import Package
 
@@ -18,9 +19,17 @@ _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 def write_folder(
-    out: Path, package: Package, texts: Mapping[str, str], manifest: Mapping[str, Any], bundle: bool
+    out: Path,
+    package: Package,
+    texts: Mapping[str, str],
+    manifest: Mapping[str, Any],
+    graphs: Mapping[str, GraphFile],
+    bundle: bool,
 ) -> None:
-    """Write the compiled folder. texts: file name -> content. An existing compiled folder is replaced."""
+    """Write the compiled folder. texts: file name -> content. graphs: by component; those with content are made.
+
+    An existing compiled folder is replaced.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     work = make_work_folder(out)
     made = work / NEW
@@ -28,7 +37,7 @@ def write_folder(
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")
         (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
-        _convert_graphs(made, package)
+        _write_graphs(made, graphs)
         if bundle:
             _copy_package(made / "package", package)
         _replace(work, out)
@@ -36,12 +45,12 @@ def write_folder(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _convert_graphs(made: Path, package: Package) -> None:
-    for graph in package.graphs.values():
-        target = made / converted_name(graph.artifact)
-        if graph.textproto and not target.exists():
+def _write_graphs(made: Path, graphs: Mapping[str, GraphFile]) -> None:
+    for graph in graphs.values():
+        if graph.content is not None:
+            target = made / graph.file
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(converted_bytes(graph))
+            target.write_bytes(graph.content)
 
 
 def _copy_package(target: Path, package: Package) -> None:

@@ -2,17 +2,18 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource
 from genai_compiler.read.ort_options import ATTRIBUTES
-from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.package import Package
 from genai_compiler.read.token_ids import token_ids
 
 FORMAT = 1
@@ -20,7 +21,9 @@ SMALL_FILE = 4 << 20
 """Files up to this size are checked by content at every load, larger ones by size and time stamp."""
 
 
-def manifest(plan: Plan, package: Package, version: str, package_path: str, executor: str) -> dict[str, Any]:
+def manifest(
+    plan: Plan, package: Package, version: str, package_path: str, executor: str, graphs: Mapping[str, GraphFile]
+) -> dict[str, Any]:
     """The manifest as plain data. package_path: from the compiled folder to the package, with `/`."""
     return {
         "format": FORMAT,
@@ -31,7 +34,7 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
         "executor_sha256": hashlib.sha256(executor.encode()).hexdigest(),
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
-        "graphs": {name: _graph_file(package, name) for name in sorted(package.graphs)},
+        "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
@@ -59,17 +62,6 @@ def package_files(package: Package) -> dict[str, Path]:
     return {name: find_artifact(package.root, name).file for name in names}
 
 
-def converted_name(artifact: str) -> str:
-    """Where a graph that ONNX Runtime can't read as it is lies in the compiled folder."""
-    return "graphs/" + artifact.replace("/", "__").removesuffix(".textproto")
-
-
-def converted_bytes(graph: Graph) -> bytes:
-    """The graph in the binary form that ONNX Runtime reads."""
-    content: bytes = graph.model.SerializeToString(deterministic=True)
-    return content
-
-
 def _files_of(artifact: str, graph: Any) -> Iterator[str]:
     yield artifact
     yield from graph.signature.external_data
@@ -84,15 +76,6 @@ def file_hash(file: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _graph_file(package: Package, component: str) -> dict[str, str]:
-    graph = package.graphs[component]
-    folder = Path(graph.artifact).parent.as_posix()
-    if graph.textproto:
-        digest = hashlib.sha256(converted_bytes(graph)).hexdigest()
-        return {"in": "compiled", "file": converted_name(graph.artifact), "weights": folder, "sha256": digest}
-    return {"in": "package", "file": graph.artifact, "weights": folder}
 
 
 def _text(package: Package) -> dict[str, str | None]:

@@ -274,6 +274,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         f"ragged={facts.ragged}",
         f"vocab_size={facts.vocab_size}",
         f"one_token={facts.one_token}",
+        *([f"last_position={literal(facts.last_position)}"] if facts.last_position else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
 

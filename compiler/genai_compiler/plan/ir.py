@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.edits import SelectLast
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -82,7 +83,8 @@ class Output:
 class Component:
     """A graph one session runs: package-relative artifact, ports in graph order with the types that the graph gives.
 
-    Components that are no graph have no artifact; `adapter` says which native code runs instead.
+    Components that are no graph have no artifact; `adapter` says which native code runs instead. edit: how the graph
+    that runs differs from the artifact.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Component:
     origin: str
     replacements: "tuple[Replacement, ...]" = ()
     adapter: "Adapter | None" = None
+    edit: SelectLast | None = None
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row, so that a prompt goes in one by one.
+    one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
+    the logits are of, "" where the graph gives all.
     """
 
     component: str
@@ -75,6 +76,7 @@ class DecodeFacts:
     ragged: bool
     vocab_size: int
     one_token: bool
+    last_position: str = ""
 
 
 def _per_token(slot: Slot) -> int:

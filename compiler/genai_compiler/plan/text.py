@@ -53,7 +53,10 @@ def _lines(plan: Plan) -> Iterator[str]:
     for component in plan.components:
         yield ""
         effects = "" if component.pure else ", effects"
-        yield f"component {component.name} = {_implementation(component)}{effects}"
+        edited = ", edited" if component.edit is not None else ""
+        yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
+        if component.edit is not None:
+            yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
         yield from (f"  in  {port}: {type}" for port, type in component.inputs)
         yield from (f"  out {port}: {type}" for port, type in component.outputs)
         yield from (f"  may be replaced by {each.component}" for each in component.replacements)

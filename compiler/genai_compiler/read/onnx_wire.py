@@ -47,6 +47,52 @@ def without_bulk_data(model: memoryview) -> bytes:
     return bytes(_stripped(model, _Kind.MODEL, 0))
 
 
+def with_references(model: memoryview, location: str) -> bytes:
+    """A serialized ModelProto whose initializers over KEEP bytes point into the file that `model` is the content of.
+
+    location: that file's name, as external data give it. Only raw data of the outermost graph can be pointed at; other
+    payloads stay. Raises WireFault as `without_bulk_data`.
+    """
+    out = bytearray()
+    for number, wire, start, body, end in _fields(model):
+        if number == 7 and wire == _BYTES:
+            graph = _referencing(model[body:end], body, location)
+            out += _tag(number) + _varint(len(graph)) + graph
+        else:
+            out += model[start:end]
+    return bytes(out)
+
+
+def _referencing(graph: memoryview, base: int, location: str) -> bytearray:
+    """A graph's fields, its large initializers by reference. base: where the graph begins in the file."""
+    out = bytearray()
+    for number, wire, start, body, end in _fields(graph):
+        if number == 5 and wire == _BYTES and end - body > KEEP:
+            tensor = _referenced(graph[body:end], base + body, location)
+            out += _tag(number) + _varint(len(tensor)) + tensor
+        else:
+            out += graph[start:end]
+    return out
+
+
+def _referenced(tensor: memoryview, base: int, location: str) -> bytearray:
+    out = bytearray()
+    for number, wire, start, body, end in _fields(tensor):
+        if number == 9 and wire == _BYTES and end - body > KEEP:
+            for key, value in (("location", location), ("offset", str(base + body)), ("length", str(end - body))):
+                entry = _text(1, key) + _text(2, value)
+                out += _tag(13) + _varint(len(entry)) + entry  # external_data
+            out += _varint(14 << 3 | _VARINT) + _varint(1)  # data_location: EXTERNAL
+        else:
+            out += tensor[start:end]
+    return out
+
+
+def _text(number: int, text: str) -> bytes:
+    content = text.encode()
+    return _tag(number) + _varint(len(content)) + content
+
+
 def _stripped(view: memoryview, kind: _Kind, depth: int) -> bytearray:
     if depth > MAX_DEPTH:
         raise WireFault(f"graphs are nested deeper than {MAX_DEPTH} messages")

@@ -1,0 +1,64 @@
+"""Which file each component's session opens: the package's own, or one in the compiled folder that is made here.
+
+Made are graphs in text form, which ONNX Runtime does not read, and graphs that the plan runs edited.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from genai_compiler.emit.edited_graph import edited_bytes
+from genai_compiler.plan.ir import Plan
+from genai_compiler.read.package import Graph, Package
+
+FOLDER = "graphs"
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """file: relative to the compiled folder when there is content, else to the package. weights: a package folder."""
+
+    file: str
+    weights: str
+    content: bytes | None = None
+
+    def entry(self) -> dict[str, str]:
+        """What the manifest says of it."""
+        if self.content is None:
+            return {"in": "package", "file": self.file, "weights": self.weights}
+        digest = hashlib.sha256(self.content).hexdigest()
+        return {"in": "compiled", "file": self.file, "weights": self.weights, "sha256": digest}
+
+
+def graph_files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
+    """The graph file of every component that has a graph, by name."""
+    edits = {each.name: each.edit for each in plan.components if each.edit is not None}
+    found, taken = dict[str, GraphFile](), set[str]()
+    for name, graph in sorted(package.graphs.items()):
+        folder = PurePosixPath(graph.artifact).parent.as_posix()
+        if name in edits:
+            found[name] = GraphFile(_free(name, taken), folder, edited_bytes(graph, package.root, edits[name]))
+        elif graph.textproto:
+            file = f"{FOLDER}/{graph.artifact.replace('/', '__').removesuffix('.textproto')}"
+            found[name] = GraphFile(file, folder, _binary(graph))
+        else:
+            found[name] = GraphFile(graph.artifact, folder)
+    return found
+
+
+def _binary(graph: Graph) -> bytes:
+    content: bytes = graph.model.SerializeToString(deterministic=True)
+    return content
+
+
+def _free(component: str, taken: set[str]) -> str:
+    """A file name of plain characters for an edited graph, different from all `taken`, and taken from now on."""
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", component)[:64]
+    name, count = f"{FOLDER}/{stem}.edited.onnx", 1
+    while name.lower() in taken:
+        count += 1
+        name = f"{FOLDER}/{stem}_{count}.edited.onnx"
+    taken.add(name.lower())
+    return name

@@ -1,0 +1,18 @@
+"""Edits of a component's graph: what a pass asks for and emit/ carries out (docs/decisions/0007)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SelectLast:
+    """An edit of a graph: from one value on it computes one position a row (pass select_last).
+
+    port: the new input, int64 [rows, 1, 1]: the position in each row. hidden: what all logits come from, [rows,
+    positions, features]. thinned: the values behind it that get one position, the logits last. label: the node that
+    gives `hidden`.
+    """
+
+    port: str
+    hidden: str
+    thinned: tuple[str, ...]
+    label: str

@@ -1,0 +1,244 @@
+"""Where a decoder's positions can be thinned out before its logits: the narrowest value that all logits come from.
+
+Behind that value every operator treats each position for itself. Found from dominators and from what operators do to
+axis 1 of [rows, positions, ...]; nothing is guessed from names.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import networkx
+from onnx import GraphProto, ModelProto, NodeProto
+
+from genai_compiler.read.graph_facts import constant_ints, random_ops
+
+_ONNX = ("", "ai.onnx")
+_CONTRIB = "com.microsoft"
+_INPUTS = ""
+"""Stands for all graph inputs; no value has this name."""
+_FAR = 256
+"""Values behind a hidden state, at most; a whole layer has more operators that mix positions than this."""
+POSITIONS = 1
+"""The axis of positions."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of a value behind the hidden state.
+
+    kept: its rank is the hidden state's own, not one that a reshape gave it. times: its first extent in rows.
+    """
+
+    rank: int
+    kept: bool
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Projection:
+    """hidden: [rows, positions, features], what all logits come from. behind: values that have positions, from it on.
+
+    label: the name or the operator of the node that gives `hidden`.
+    """
+
+    hidden: str
+    behind: tuple[str, ...]
+    label: str
+
+
+def logits_projection(model: ModelProto, logits: str) -> Projection | str:
+    """How a rank-3 output [rows, positions, vocabulary] comes from the hidden state, or why that is not clear."""
+    graph = model.graph
+    if random_ops(model):
+        return "the graph draws random numbers"
+    writers = {name: node for node in graph.node for name in node.output if name}
+    flow = _flow(graph)
+    if logits not in flow:
+        return "the logits do not depend on the inputs"
+    above = networkx.immediate_dominators(flow, _INPUTS)
+    found: Projection | None = None
+    hidden = above[logits]
+    while hidden in writers:
+        behind = _behind(flow, hidden, logits, writers, graph)
+        if behind is not None and any(_key(writers[name]) in _PRODUCTS for name in behind):
+            found = Projection(hidden, behind, writers[hidden].name or writers[hidden].op_type)
+        elif len(networkx.descendants(flow, hidden)) > _FAR:
+            break
+        hidden = above[hidden]
+    return found or "the operators before the logits may mix positions, or others read what they make"
+
+
+def _flow(graph: GraphProto) -> networkx.DiGraph:
+    """An edge from each value to what is made from it, only what depends on the inputs."""
+    held = {each.name for each in graph.initializer}
+    flow = networkx.DiGraph()
+    flow.add_edges_from((_INPUTS, each.name) for each in graph.input if each.name not in held)
+    for node in graph.node:
+        for name in (*node.input, *_captured(node)):
+            if name in flow:
+                flow.add_edges_from((name, made) for made in node.output if made)
+    return flow
+
+
+def _captured(node: NodeProto) -> set[str]:
+    """Every name that graphs nested in a node read."""
+    pending, found = [each.g for each in node.attribute if each.HasField("g")], set[str]()
+    while pending:
+        for inner in pending.pop().node:
+            found.update(inner.input)
+            pending.extend(each.g for each in inner.attribute if each.HasField("g"))
+    return found
+
+
+def _behind(
+    flow: networkx.DiGraph, hidden: str, logits: str, writers: Mapping[str, NodeProto], graph: GraphProto
+) -> tuple[str, ...] | None:
+    """The values on the way from `hidden` to the logits, when each operator there leaves positions alone."""
+    between = (networkx.descendants(flow, hidden) & networkx.ancestors(flow, logits)) | {logits}
+    published = {each.name for each in graph.output} - {logits}
+    order = [name for node in graph.node for name in node.output if name in between]
+    layouts = {hidden: Layout(3, True)}
+    for name in order:
+        node = writers[name]
+        if (set(node.input) & set(flow)) - set(layouts) or name in published:
+            return None
+        layout = _layout(node, layouts, graph)
+        if layout is None:
+            return None
+        layouts[name] = layout
+    readers = {made for name in between - {logits} for made in flow.successors(name)}
+    alone = readers <= between and layouts[logits] == Layout(3, True)
+    return tuple(order) if alone else None
+
+
+def _layout(node: NodeProto, layouts: Mapping[str, Layout], graph: GraphProto) -> Layout | None:
+    """What a node makes of its operands' layouts, None when it might touch positions."""
+    rule = _RULES.get(_key(node))
+    given = [layouts[name] for name in node.input if name in layouts]
+    leads = rule in (_same, _product, _quantized_product, _reduced, _reshaped, _split)
+    if rule is None or not given or (leads and node.input[0] not in layouts):
+        return None
+    return rule(node, given, graph)
+
+
+Rule = Callable[[NodeProto, list[Layout], GraphProto], Layout | None]
+
+
+def _same(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Element for element, or along the last axis, of one operand."""
+    return given[0] if len(given) == 1 else None
+
+
+def _broadcast(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Element for element of operands of one rank; constants have no axis of positions."""
+    rank = given[0].rank
+    positioned = sum(1 for name in node.input if name) - len(given)
+    if any((each.rank, each.times) != (rank, given[0].times) for each in given):
+        return None
+    shapes = [_shape(name, graph) for name in node.input]
+    fixed = [shape for shape in shapes if shape is not None]
+    if len(fixed) != positioned or any(not _without_positions(shape, rank) for shape in fixed):
+        return None
+    return Layout(rank, all(each.kept for each in given), given[0].times)
+
+
+def _product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """By a constant matrix: rows of the left operand stay rows."""
+    return given[0] if len(given) == 1 and len(_shape(node.input[1], graph) or ()) == 2 else None
+
+
+def _quantized_product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    return given[0] if len(given) == 1 else None
+
+
+def _concatenated(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Along any axis but that of positions. Operands have one rank."""
+    axis, rank = _integer(node, "axis", 0) % given[0].rank, given[0].rank
+    if len(given) != len(node.input) or axis == POSITIONS:
+        return None
+    if axis and any(each.times != given[0].times for each in given):
+        return None
+    times = given[0].times if axis else sum(each.times for each in given)
+    return Layout(rank, any(each.kept for each in given), times)
+
+
+def _split(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Along any axis but that of positions; along the first into equal parts of whole rows."""
+    axis, (layout,) = _integer(node, "axis", 0) % given[0].rank, given
+    if axis == POSITIONS:
+        return None
+    if axis:
+        return layout
+    parts = len(node.output)
+    equal = len(node.input) == 1 and not any(each.name == "split" for each in node.attribute)
+    return replace(layout, times=layout.times // parts) if equal and layout.times % parts == 0 else None
+
+
+def _reduced(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Over axes behind positions."""
+    axes = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
+    if axes is None and len(node.input) > 1:
+        axes = constant_ints(graph, node.input[1])
+    rank = given[0].rank
+    if not axes or any(axis % rank <= POSITIONS for axis in axes):
+        return None
+    return given[0] if _integer(node, "keepdims", 1) else Layout(rank - len(axes), False, given[0].times)
+
+
+def _reshaped(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """To a constant shape that begins with 0, 0: the first two extents stay."""
+    shape = constant_ints(graph, node.input[1]) if len(node.input) > 1 else None
+    if len(given) != 1 or shape is None or shape[:2] != [0, 0] or _integer(node, "allowzero", 0):
+        return None
+    return Layout(len(shape), False, given[0].times)
+
+
+_RULES: dict[tuple[str, str], Rule] = {
+    **{("", each): _same for each in ("Cast", "Identity", "Tanh", "Neg", "Sigmoid", "Relu", "Gelu", "Erf", "Clip")},
+    **{("", each): _same for each in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")},
+    **{("", each): _broadcast for each in ("Add", "Sub", "Mul", "Div")},
+    **{("", each): _reduced for each in ("ReduceSum", "ReduceMean", "ReduceMax")},
+    ("", "MatMul"): _product,
+    (_CONTRIB, "MatMulNBits"): _quantized_product,
+    (_CONTRIB, "MatMulBnb4"): _quantized_product,
+    ("", "Concat"): _concatenated,
+    ("", "Split"): _split,
+    ("", "Reshape"): _reshaped,
+}  # fmt: skip
+"""Operator -> what it makes of layouts."""
+
+
+_PRODUCTS = frozenset(key for key, rule in _RULES.items() if rule in (_product, _quantized_product))
+"""What it pays to thin out for: less is not worth an edited graph."""
+
+
+def _key(node: NodeProto) -> tuple[str, str]:
+    return "" if node.domain in _ONNX else node.domain, node.op_type
+
+
+def _without_positions(shape: list[int], rank: int) -> bool:
+    """Whether a constant of this shape, broadcast against `rank` axes, is the same for all positions."""
+    aligned = [1] * (rank - len(shape)) + shape
+    return len(shape) <= rank and aligned[POSITIONS] == 1
+
+
+def _shape(name: str, graph: GraphProto) -> list[int] | None:
+    """The extents of an initializer or constant; a transposed or dequantized initializer's rank, as ones."""
+    for each in graph.initializer:
+        if each.name == name:
+            return [int(dim) for dim in each.dims]
+    writer = next((node for node in graph.node if name in node.output), None)
+    if writer is None or writer.domain not in _ONNX:
+        return None
+    if writer.op_type == "Constant":
+        return next(([int(dim) for dim in each.t.dims] for each in writer.attribute if each.name == "value"), [])
+    if writer.op_type == "Transpose":
+        shape = _shape(writer.input[0], graph)
+        return shape[::-1] if shape is not None and len(shape) == 2 else None
+    if writer.op_type in ("Cast", "Identity", "DequantizeLinear"):
+        return _shape(writer.input[0], graph)
+    return None
+
+
+def _integer(node: NodeProto, name: str, default: int) -> int:
+    return next((int(each.i) for each in node.attribute if each.name == name), default)
