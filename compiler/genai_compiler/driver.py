@@ -18,7 +18,7 @@ from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
-from genai_compiler.passes.profile import Pass, Profile
+from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.report import Report
@@ -103,8 +103,7 @@ def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan,
         raise CompileError((*package.warnings, *problems))
     _verified("build", plan)
     trace("build", plan_text(plan))
-    serving = package.workflow.serving
-    profile = Profile(package.graphs, serving.state_service.groups if serving else {})
+    profile = profile_of(package)
     if stop_after == "build":
         return plan, problems
     for each in PASSES:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from genai_compiler.driver import Compiled
-from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan
+from genai_compiler.plan.edits import Linked
+from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import walk
 
 RUNTIME = "the runtime"
@@ -18,7 +19,7 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
         asked = (f"{each.name} {each.type}" for each in plan.inputs if each.required and each.source != "literal")
         yield f"  inputs      {', '.join(asked) or 'none required'}"
         yield f"  outputs     {', '.join(f'{each.name} {each.type}' for each in plan.outputs)}"
-        made = ", ".join(f"{each.name} ({each.artifact or RUNTIME})" for each in plan.components)
+        made = ", ".join(f"{each.name} ({each.artifact or _made(each)})" for each in plan.components)
         yield f"  components  {made}"
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
@@ -31,6 +32,10 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
         yield f"  written     {compiled.out} ({shown})"
 
 
+def _made(component: Component) -> str:
+    return "linked" if isinstance(component.edit, Linked) else RUNTIME
+
+
 def _runs(plan: Plan) -> str:
     """Session runs before, and in one iteration of, the outermost loop."""
     loop = next((op for op in plan.body if isinstance(op, Loop)), None)
@@ -41,4 +46,5 @@ def _runs(plan: Plan) -> str:
 
 
 def _count(ops: tuple[Op, ...]) -> int:
-    return sum(isinstance(op, Invoke | Decode) for op in walk(ops))
+    replaceable = sum(len(op.members) for op in walk(ops) if isinstance(op, Fused))
+    return sum(isinstance(op, Invoke | Decode) for op in walk(ops)) - replaceable

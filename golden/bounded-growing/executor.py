@@ -17,12 +17,10 @@ from genai_runtime.abi import (
     Request,
     Result,
     Sessions,
-    agree,
     bind_inputs,
     bounded,
     enter,
     growing,
-    invariant,
     iteration_limit,
     iteration_value,
     keep_rows,
@@ -94,12 +92,8 @@ class Executor:
                 break
             out.iterations += 1
             # pipeline.workflow.steps[0].steps[0]: invoke extend
-            agree("batch", "pipeline.workflow.steps[0].steps[0]", (history, 0, 1), (left, 0, 1))
             grown, rest, going = extend(history, left)
-            agree("batch", "pipeline.workflow.steps[0].steps[0]", (grown, 0, 1), (rest, 0, 1), (going, 0, 1))
             growing("history", history, grown, 1, package_one, package_history_max, "pipeline.workflow.steps[0]")
-            invariant("left", left, rest, "pipeline.workflow.steps[0]")
-            invariant("live", live, going, "pipeline.workflow.steps[0]")
             next_history = grown
             next_left = rest
             next_live = going

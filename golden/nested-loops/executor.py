@@ -18,7 +18,6 @@ from genai_runtime.abi import (
     Sessions,
     bind_inputs,
     enter,
-    invariant,
     iteration_limit,
     iteration_value,
     live_rows,
@@ -49,17 +48,11 @@ class Executor:
 
     def __init__(self, sessions: Sessions) -> None:
         self.add = sessions.runner("add", ("a", "b"), ("sum",), "pipeline.workflow.steps[0].steps[0].setup[0]")
-        self.mix = sessions.runner(
-            "mix",
-            ("acc", "outer", "inner"),
-            ("next",),
+        self.island_1 = sessions.runner(
+            "island_1",
+            ("acc", "outer.index", "inner.index", "ceiling"),
+            ("acc.next", "go.next"),
             "pipeline.workflow.steps[0].steps[0].steps[0]",
-        )
-        self.below = sessions.runner(
-            "below",
-            ("value", "limit"),
-            ("below",),
-            "pipeline.workflow.steps[0].steps[0].steps[2]",
         )
         self.add_2 = sessions.runner("add", ("a", "b"), ("sum",), "pipeline.workflow.steps[0].steps[1]")
 
@@ -68,8 +61,7 @@ class Executor:
         inputs = bind_inputs(INPUTS, request)
         out = Publisher(OUTPUTS, inputs.symbols)
         add = self.add
-        mix = self.mix
-        below = self.below
+        island_1 = self.island_1
         add_2 = self.add_2
         start = inputs["start"]
         outer_limit = inputs["outer_limit"]
@@ -100,14 +92,10 @@ class Executor:
                     break
                 out.iterations += 1
                 inner_index = iteration_value(step_2, 0)
-                # pipeline.workflow.steps[0].steps[0].steps[0]: invoke mix
-                acc_next = mix(acc, outer_index, inner_index)[0]
+                # pipeline.workflow.steps[0].steps[0].steps[0]: invoke island_1
+                acc_next, go_next = island_1(acc, outer_index, inner_index, ceiling)
                 # pipeline.workflow.steps[0].steps[0].steps[1]: emit
                 yield out.emit("trace", "append", acc_next, 0, step_2, "pipeline.workflow.steps[0].steps[0].steps[1]")
-                # pipeline.workflow.steps[0].steps[0].steps[2]: invoke below
-                go_next = below(acc_next, ceiling)[0]
-                invariant("acc", acc, acc_next, "pipeline.workflow.steps[0].steps[0]")
-                invariant("go", go, go_next, "pipeline.workflow.steps[0].steps[0]")
                 acc = acc_next
                 go = go_next
             del go
@@ -118,7 +106,6 @@ class Executor:
             del acc
             # pipeline.workflow.steps[0].steps[3]: emit
             yield out.emit("rounds", "append", outer_index, 0, step, "pipeline.workflow.steps[0].steps[3]")
-            invariant("total", total, total_next, "pipeline.workflow.steps[0]")
             total = total_next
         del ceiling, inner_limit, package_true, start
         # pipeline.workflow.steps[1]: emit

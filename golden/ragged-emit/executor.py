@@ -16,10 +16,8 @@ from genai_runtime.abi import (
     Request,
     Result,
     Sessions,
-    agree,
     bind_inputs,
     enter,
-    invariant,
     iteration_limit,
     keep_rows,
     live_rows,
@@ -83,14 +81,6 @@ class Executor:
             out.iterations += 1
             # pipeline.workflow.steps[0].steps[0]: invoke advance
             block, length, x_next, live_next = advance_2(x_cell)
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[0]",
-                (block, 0, 1),
-                (length, 0, 1),
-                (x_next, 0, 1),
-                (live_next, 0, 1),
-            )
             # pipeline.workflow.steps[0].steps[1]: emit
             yield from out.emit_rows(
                 "blocks",
@@ -123,8 +113,6 @@ class Executor:
                 "pipeline.workflow.steps[0].steps[3]",
                 when=live_cell,
             )
-            invariant("x.cell", x_cell, x_next, "pipeline.workflow.steps[0]")
-            invariant("live.cell", live_cell, live_next, "pipeline.workflow.steps[0]")
             next_x_cell = x_next
             next_live_cell = live_next
             if not live_2.all():

@@ -18,7 +18,6 @@ from genai_runtime.abi import (
     bind_inputs,
     enter,
     growing,
-    invariant,
     iteration_limit,
     live_rows,
 )
@@ -81,7 +80,6 @@ class Executor:
             count_next, log_next = tick(count, step, log)
             # pipeline.workflow.steps[0].steps[1]: emit
             yield out.emit("ticks", "event", count_next, 0, step_2, "pipeline.workflow.steps[0].steps[1]")
-            invariant("count", count, count_next, "pipeline.workflow.steps[0]")
             growing("log", log, log_next, 0, package_one, package_log_max, "pipeline.workflow.steps[0]")
             count = count_next
             log = log_next

@@ -21,7 +21,6 @@ from genai_runtime.abi import (
     bounded,
     enter,
     growing,
-    invariant,
     iteration_limit,
     iteration_value,
     keep_rows,
@@ -124,28 +123,155 @@ class Executor:
     """tiny-decoder, compiled: one `run` is one invocation of the workflow."""
 
     def __init__(self, sessions: Sessions) -> None:
-        self.decoder_state_initializer = sessions.runner(
-            "decoder_state_initializer",
-            ("prompt_tokens", "prompt_lengths"),
+        self.island_2 = sessions.runner(
+            "island_2",
+            ("request.input_ids", "request.prompt_lengths", "request.row_max_iterations", "request.max_iterations"),
             (
-                "attention_mask",
-                "position_ids",
-                "body_position_ids",
-                "token_slot",
-                "generated_lengths",
-                "cache_lengths",
-                "past_key_values.0.key",
-                "past_key_values.0.value",
-                "past_key_values.1.key",
-                "past_key_values.1.value",
+                "init.attention_mask",
+                "init.position_ids",
+                "init.body_position_ids",
+                "init.token_slot",
+                "init.generated_lengths",
+                "init.cache_lengths",
+                "init.past_key_values.0.key",
+                "init.past_key_values.0.value",
+                "init.past_key_values.1.key",
+                "init.past_key_values.1.value",
+                "row_limits",
             ),
             "pipeline.workflow.steps[0].setup[0]",
         )
-        self.termination_batch_initializer = sessions.runner(
-            "termination_batch_initializer",
-            ("input_max_iterations", "fallback_max_iterations"),
-            ("max_iterations",),
-            "pipeline.workflow.steps[0].setup[1]",
+        self.island_3 = sessions.runner(
+            "island_3",
+            (
+                "request.input_ids",
+                "init.attention_mask",
+                "init.position_ids",
+                "init.past_key_values.0.key",
+                "init.past_key_values.0.value",
+                "init.past_key_values.1.key",
+                "init.past_key_values.1.value",
+                "init.cache_lengths",
+            ),
+            (
+                "prompt.present.0.key",
+                "prompt.present.0.value",
+                "prompt.present.1.key",
+                "prompt.present.1.value",
+                "prompt.last_logits",
+            ),
+            "pipeline.workflow.steps[0].setup[2]",
+        )
+        self.island_1 = sessions.runner(
+            "island_1",
+            (
+                "logits",
+                "request.temperature",
+                "request.top_k",
+                "request.top_p",
+                "request.min_p",
+                "request.seed",
+                "rng_counter",
+                "active",
+                "done",
+                "token",
+                "generated_lengths",
+                "package.one",
+                "package.zero",
+                "request.eos_ids",
+                "request.eos_lengths",
+                "loop.iteration",
+                "row_limits",
+                "cache_lengths",
+                "attention_mask",
+                "position_ids",
+                "cache.0.key",
+                "cache.0.value",
+                "cache.1.key",
+                "cache.1.value",
+            ),
+            (
+                "sampled",
+                "rng_counter.next",
+                "token.body",
+                "generated_lengths.next",
+                "token.emitted",
+                "done.next",
+                "active.next",
+                "cache_lengths.next",
+                "accepted_len.next",
+                "attention_mask.next",
+                "position_ids.next",
+                "body.present.0.key",
+                "body.present.0.value",
+                "body.present.1.key",
+                "body.present.1.value",
+                "body.last_logits",
+            ),
+            "pipeline.workflow.steps[0].steps[0]",
+        )
+        self.token_sampler = sessions.runner(
+            "token_sampler",
+            ("logits", "temperature", "top_k", "top_p", "min_p", "seed", "counter", "active", "done"),
+            ("token", "next_counter"),
+            "pipeline.workflow.steps[0].steps[0]",
+            lazy=True,
+        )
+        self.token_to_slot = sessions.runner(
+            "token_to_slot",
+            ("token",),
+            ("slot",),
+            "pipeline.workflow.steps[0].steps[1]",
+            lazy=True,
+        )
+        self.token_state_update = sessions.runner(
+            "token_state_update",
+            ("current", "update", "active", "done"),
+            ("next",),
+            "pipeline.workflow.steps[0].steps[2]",
+            lazy=True,
+        )
+        self.generated_length_update = sessions.runner(
+            "generated_length_update",
+            ("left", "right", "active", "done"),
+            ("total",),
+            "pipeline.workflow.steps[0].steps[3]",
+            lazy=True,
+        )
+        self.generated_length_update_2 = sessions.runner(
+            "generated_length_update",
+            ("left", "right", "active", "done"),
+            ("total",),
+            "pipeline.workflow.steps[0].steps[4]",
+            lazy=True,
+        )
+        self.termination = sessions.runner(
+            "termination",
+            ("tokens", "eos_ids", "eos_lengths", "iteration", "max_iterations", "active"),
+            ("done", "next_active"),
+            "pipeline.workflow.steps[0].steps[5]",
+            lazy=True,
+        )
+        self.cache_length_update = sessions.runner(
+            "cache_length_update",
+            ("left", "right", "active", "done"),
+            ("total",),
+            "pipeline.workflow.steps[0].steps[6]",
+            lazy=True,
+        )
+        self.cache_length_update_2 = sessions.runner(
+            "cache_length_update",
+            ("left", "right", "active", "done"),
+            ("total",),
+            "pipeline.workflow.steps[0].steps[7]",
+            lazy=True,
+        )
+        self.decoder_step_update = sessions.runner(
+            "decoder_step_update",
+            ("attention_mask", "position_ids"),
+            ("next_attention_mask", "next_position_ids"),
+            "pipeline.workflow.steps[0].steps[9]",
+            lazy=True,
         )
         self.model = sessions.runner(
             "model",
@@ -159,97 +285,24 @@ class Executor:
                 "past_key_values.1.value",
             ),
             ("logits", "present.0.key", "present.0.value", "present.1.key", "present.1.value"),
-            "pipeline.workflow.steps[0].setup[2]",
+            "pipeline.workflow.steps[0].steps[10]",
+            lazy=True,
         )
         self.last_token_logits = sessions.runner(
             "last_token_logits",
             ("logits", "lengths"),
             ("last_logits",),
-            "pipeline.workflow.steps[0].setup[3]",
-        )
-        self.token_sampler = sessions.runner(
-            "token_sampler",
-            ("logits", "temperature", "top_k", "top_p", "min_p", "seed", "counter", "active", "done"),
-            ("token", "next_counter"),
-            "pipeline.workflow.steps[0].steps[0]",
-        )
-        self.token_to_slot = sessions.runner(
-            "token_to_slot",
-            ("token",),
-            ("slot",),
-            "pipeline.workflow.steps[0].steps[1]",
-        )
-        self.token_state_update = sessions.runner(
-            "token_state_update",
-            ("current", "update", "active", "done"),
-            ("next",),
-            "pipeline.workflow.steps[0].steps[2]",
-        )
-        self.generated_length_update = sessions.runner(
-            "generated_length_update",
-            ("left", "right", "active", "done"),
-            ("total",),
-            "pipeline.workflow.steps[0].steps[3]",
-        )
-        self.generated_length_update_2 = sessions.runner(
-            "generated_length_update",
-            ("left", "right", "active", "done"),
-            ("total",),
-            "pipeline.workflow.steps[0].steps[4]",
-        )
-        self.termination = sessions.runner(
-            "termination",
-            ("tokens", "eos_ids", "eos_lengths", "iteration", "max_iterations", "active"),
-            ("done", "next_active"),
-            "pipeline.workflow.steps[0].steps[5]",
-        )
-        self.cache_length_update = sessions.runner(
-            "cache_length_update",
-            ("left", "right", "active", "done"),
-            ("total",),
-            "pipeline.workflow.steps[0].steps[6]",
-        )
-        self.cache_length_update_2 = sessions.runner(
-            "cache_length_update",
-            ("left", "right", "active", "done"),
-            ("total",),
-            "pipeline.workflow.steps[0].steps[7]",
-        )
-        self.decoder_step_update = sessions.runner(
-            "decoder_step_update",
-            ("attention_mask", "position_ids"),
-            ("next_attention_mask", "next_position_ids"),
-            "pipeline.workflow.steps[0].steps[9]",
-        )
-        self.model_2 = sessions.runner(
-            "model",
-            (
-                "input_ids",
-                "attention_mask",
-                "position_ids",
-                "past_key_values.0.key",
-                "past_key_values.0.value",
-                "past_key_values.1.key",
-                "past_key_values.1.value",
-            ),
-            ("logits", "present.0.key", "present.0.value", "present.1.key", "present.1.value"),
-            "pipeline.workflow.steps[0].steps[10]",
-        )
-        self.last_token_logits_2 = sessions.runner(
-            "last_token_logits",
-            ("logits", "lengths"),
-            ("last_logits",),
             "pipeline.workflow.steps[0].steps[11]",
+            lazy=True,
         )
 
     def run(self, request: Request) -> Generator[Event, None, Result]:
         """Run the workflow once: yields what it publishes, returns the outputs it adds up to."""
         inputs = bind_inputs(INPUTS, request)
         out = Publisher(OUTPUTS, inputs.symbols)
-        decoder_state_initializer = self.decoder_state_initializer
-        termination_batch_initializer = self.termination_batch_initializer
-        model = self.model
-        last_token_logits = self.last_token_logits
+        island_2 = self.island_2
+        island_3 = self.island_3
+        island_1 = self.island_1
         token_sampler = self.token_sampler.chosen(request.overrides)
         token_to_slot = self.token_to_slot
         token_state_update = self.token_state_update
@@ -259,8 +312,8 @@ class Executor:
         cache_length_update = self.cache_length_update
         cache_length_update_2 = self.cache_length_update_2
         decoder_step_update = self.decoder_step_update
-        model_2 = self.model_2
-        last_token_logits_2 = self.last_token_logits_2
+        model = self.model
+        last_token_logits = self.last_token_logits
         request_input_ids = inputs["request.input_ids"]
         request_max_iterations = inputs["request.max_iterations"]
         request_temperature = inputs["request.temperature"]
@@ -280,7 +333,7 @@ class Executor:
         package_step = inputs["package.step"]
         package_max_context = inputs["package.max_context"]
 
-        # pipeline.workflow.steps[0].setup[0]: invoke decoder_state_initializer
+        # pipeline.workflow.steps[0].setup[0]: invoke island_2
         (
             init_attention_mask,
             init_position_ids,
@@ -292,67 +345,24 @@ class Executor:
             init_past_key_values_0_value,
             init_past_key_values_1_key,
             init_past_key_values_1_value,
-        ) = decoder_state_initializer(request_input_ids, request_prompt_lengths)
-        agree(
-            "batch",
-            "pipeline.workflow.steps[0].setup[0]",
-            (init_attention_mask, 0, 1),
-            (init_position_ids, 0, 1),
-            (init_body_position_ids, 0, 1),
-            (init_token_slot, 0, 1),
-            (init_generated_lengths, 0, 1),
-            (init_cache_lengths, 0, 1),
-            (init_past_key_values_0_key, 0, 1),
-            (init_past_key_values_0_value, 0, 1),
-            (init_past_key_values_1_key, 0, 1),
-            (init_past_key_values_1_value, 0, 1),
-        )
-        agree(
-            "past_sequence",
-            "pipeline.workflow.steps[0].setup[0]",
-            (init_past_key_values_0_key, 2, 1),
-            (init_past_key_values_0_value, 2, 1),
-            (init_past_key_values_1_key, 2, 1),
-            (init_past_key_values_1_value, 2, 1),
-        )
+            row_limits,
+        ) = island_2(request_input_ids, request_prompt_lengths, request_row_max_iterations, request_max_iterations)
         agree(
             "prompt_sequence",
             "pipeline.workflow.steps[0].setup[0]",
             (init_attention_mask, 1, 1),
             (init_position_ids, 1, 1),
         )
-        del request_prompt_lengths
-        # pipeline.workflow.steps[0].setup[1]: invoke termination_batch_initializer
-        row_limits = termination_batch_initializer(request_row_max_iterations, request_max_iterations)[0]
-        del request_row_max_iterations
-        # pipeline.workflow.steps[0].setup[2]: invoke model
-        agree(
-            "batch",
-            "pipeline.workflow.steps[0].setup[2]",
-            (request_input_ids, 0, 1),
-            (init_attention_mask, 0, 1),
-            (init_position_ids, 0, 1),
-            (init_past_key_values_0_key, 0, 1),
-            (init_past_key_values_0_value, 0, 1),
-            (init_past_key_values_1_key, 0, 1),
-            (init_past_key_values_1_value, 0, 1),
-        )
-        agree(
-            "past_sequence",
-            "pipeline.workflow.steps[0].setup[2]",
-            (init_past_key_values_0_key, 2, 1),
-            (init_past_key_values_0_value, 2, 1),
-            (init_past_key_values_1_key, 2, 1),
-            (init_past_key_values_1_value, 2, 1),
-        )
+        del request_prompt_lengths, request_row_max_iterations
+        # pipeline.workflow.steps[0].setup[2]: invoke island_3
         agree("sequence", "pipeline.workflow.steps[0].setup[2]", (request_input_ids, 1, 1), (init_position_ids, 1, 1))
         (
-            prompt_logits,
             prompt_present_0_key,
             prompt_present_0_value,
             prompt_present_1_key,
             prompt_present_1_value,
-        ) = model(
+            prompt_last_logits,
+        ) = island_3(
             request_input_ids,
             init_attention_mask,
             init_position_ids,
@@ -360,15 +370,7 @@ class Executor:
             init_past_key_values_0_value,
             init_past_key_values_1_key,
             init_past_key_values_1_value,
-        )
-        agree(
-            "batch",
-            "pipeline.workflow.steps[0].setup[2]",
-            (prompt_logits, 0, 1),
-            (prompt_present_0_key, 0, 1),
-            (prompt_present_0_value, 0, 1),
-            (prompt_present_1_key, 0, 1),
-            (prompt_present_1_value, 0, 1),
+            init_cache_lengths,
         )
         agree(
             "present_sequence",
@@ -386,10 +388,6 @@ class Executor:
             init_position_ids,
             request_input_ids,
         )
-        # pipeline.workflow.steps[0].setup[3]: invoke last_token_logits
-        agree("batch", "pipeline.workflow.steps[0].setup[3]", (prompt_logits, 0, 1), (init_cache_lengths, 0, 1))
-        prompt_last_logits = last_token_logits(prompt_logits, init_cache_lengths)[0]
-        del prompt_logits
         # pipeline.workflow.steps[0]: loop
         limit = iteration_limit(request_max_iterations, "pipeline.workflow.steps[0]")
         token = enter(TOKEN_CELL, init_token_slot, inputs.symbols, "pipeline.workflow.steps[0]")
@@ -433,105 +431,141 @@ class Executor:
                 break
             out.iterations += 1
             loop_iteration = iteration_value(step, 1)
-            # pipeline.workflow.steps[0].steps[0]: invoke token_sampler
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[0]",
-                (logits, 0, 1),
-                (request_temperature, 0, 1),
-                (request_top_k, 0, 1),
-                (request_top_p, 0, 1),
-                (request_min_p, 0, 1),
-                (request_seed, 0, 1),
-                (rng_counter, 0, 1),
-                (active, 0, 1),
-                (done, 0, 1),
-            )
-            sampled, rng_counter_next = token_sampler(
-                logits,
-                request_temperature,
-                request_top_k,
-                request_top_p,
-                request_min_p,
-                request_seed,
-                rng_counter,
-                active,
-                done,
-            )
-            agree("batch", "pipeline.workflow.steps[0].steps[0]", (sampled, 0, 1), (rng_counter_next, 0, 1))
-            # pipeline.workflow.steps[0].steps[1]: invoke token_to_slot
-            sampled_slot = token_to_slot(sampled)[0]
-            # pipeline.workflow.steps[0].steps[2]: invoke token_state_update
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[2]",
-                (token, 0, 1),
-                (sampled_slot, 0, 1),
-                (active, 0, 1),
-                (done, 0, 1),
-            )
-            token_body = token_state_update(token, sampled_slot, active, done)[0]
-            del sampled_slot
-            # pipeline.workflow.steps[0].steps[3]: invoke generated_length_update
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[3]",
-                (generated_lengths, 0, 1),
-                (package_one, 0, 1),
-                (active, 0, 1),
-                (done, 0, 1),
-            )
-            generated_lengths_next = generated_length_update(generated_lengths, package_one, active, done)[0]
-            # pipeline.workflow.steps[0].steps[4]: invoke generated_length_update
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[4]",
-                (package_zero, 0, 1),
-                (package_one, 0, 1),
-                (active, 0, 1),
-                (done, 0, 1),
-            )
-            token_emitted = generated_length_update_2(package_zero, package_one, active, done)[0]
-            # pipeline.workflow.steps[0].steps[5]: invoke termination
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[5]",
-                (sampled, 0, 1),
-                (request_eos_ids, 0, 1),
-                (request_eos_lengths, 0, 1),
-                (row_limits, 0, 1),
-                (active, 0, 1),
-            )
-            done_next, active_next = termination(
-                sampled,
-                request_eos_ids,
-                request_eos_lengths,
-                loop_iteration,
-                row_limits,
-                active,
-            )
-            agree("batch", "pipeline.workflow.steps[0].steps[5]", (done_next, 0, 1), (active_next, 0, 1))
+            if not request.overrides:
+                # pipeline.workflow.steps[0].steps[0]: invoke island_1
+                agree(
+                    "past_sequence",
+                    "pipeline.workflow.steps[0].steps[0]",
+                    (cache_0_key, 2, 1),
+                    (cache_0_value, 2, 1),
+                    (cache_1_key, 2, 1),
+                    (cache_1_value, 2, 1),
+                )
+                (
+                    sampled,
+                    rng_counter_next,
+                    token_body,
+                    generated_lengths_next,
+                    token_emitted,
+                    done_next,
+                    active_next,
+                    cache_lengths_next,
+                    accepted_len_next,
+                    attention_mask_next,
+                    position_ids_next,
+                    body_present_0_key,
+                    body_present_0_value,
+                    body_present_1_key,
+                    body_present_1_value,
+                    body_last_logits,
+                ) = island_1(
+                    logits,
+                    request_temperature,
+                    request_top_k,
+                    request_top_p,
+                    request_min_p,
+                    request_seed,
+                    rng_counter,
+                    active,
+                    done,
+                    token,
+                    generated_lengths,
+                    package_one,
+                    package_zero,
+                    request_eos_ids,
+                    request_eos_lengths,
+                    loop_iteration,
+                    row_limits,
+                    cache_lengths,
+                    attention_mask,
+                    position_ids,
+                    cache_0_key,
+                    cache_0_value,
+                    cache_1_key,
+                    cache_1_value,
+                )
+                agree("batch", "pipeline.workflow.steps[0].steps[0]", (sampled, 0, 1), (rng_counter_next, 0, 1))
+                agree(
+                    "present_sequence",
+                    "pipeline.workflow.steps[0].steps[0]",
+                    (body_present_0_key, 2, 1),
+                    (body_present_0_value, 2, 1),
+                    (body_present_1_key, 2, 1),
+                    (body_present_1_value, 2, 1),
+                )
+            else:
+                # pipeline.workflow.steps[0].steps[0]: invoke token_sampler
+                sampled, rng_counter_next = token_sampler(
+                    logits,
+                    request_temperature,
+                    request_top_k,
+                    request_top_p,
+                    request_min_p,
+                    request_seed,
+                    rng_counter,
+                    active,
+                    done,
+                )
+                agree("batch", "pipeline.workflow.steps[0].steps[0]", (sampled, 0, 1), (rng_counter_next, 0, 1))
+                # pipeline.workflow.steps[0].steps[1]: invoke token_to_slot
+                sampled_slot = token_to_slot(sampled)[0]
+                # pipeline.workflow.steps[0].steps[2]: invoke token_state_update
+                agree("batch", "pipeline.workflow.steps[0].steps[2]", (token, 0, 1), (sampled_slot, 0, 1))
+                token_body = token_state_update(token, sampled_slot, active, done)[0]
+                # pipeline.workflow.steps[0].steps[3]: invoke generated_length_update
+                generated_lengths_next = generated_length_update(generated_lengths, package_one, active, done)[0]
+                # pipeline.workflow.steps[0].steps[4]: invoke generated_length_update
+                token_emitted = generated_length_update_2(package_zero, package_one, active, done)[0]
+                # pipeline.workflow.steps[0].steps[5]: invoke termination
+                done_next, active_next = termination(
+                    sampled,
+                    request_eos_ids,
+                    request_eos_lengths,
+                    loop_iteration,
+                    row_limits,
+                    active,
+                )
+                # pipeline.workflow.steps[0].steps[6]: invoke cache_length_update
+                cache_lengths_next = cache_length_update(cache_lengths, package_one, active, done)[0]
+                # pipeline.workflow.steps[0].steps[7]: invoke cache_length_update
+                accepted_len_next = cache_length_update_2(package_zero, package_one, active, done)[0]
+                # pipeline.workflow.steps[0].steps[9]: invoke decoder_step_update
+                attention_mask_next, position_ids_next = decoder_step_update(attention_mask, position_ids)
+                # pipeline.workflow.steps[0].steps[10]: invoke model
+                agree(
+                    "past_sequence",
+                    "pipeline.workflow.steps[0].steps[10]",
+                    (cache_0_key, 2, 1),
+                    (cache_0_value, 2, 1),
+                    (cache_1_key, 2, 1),
+                    (cache_1_value, 2, 1),
+                )
+                (
+                    body_logits,
+                    body_present_0_key,
+                    body_present_0_value,
+                    body_present_1_key,
+                    body_present_1_value,
+                ) = model(
+                    token_body,
+                    attention_mask_next,
+                    position_ids,
+                    cache_0_key,
+                    cache_0_value,
+                    cache_1_key,
+                    cache_1_value,
+                )
+                agree(
+                    "present_sequence",
+                    "pipeline.workflow.steps[0].steps[10]",
+                    (body_present_0_key, 2, 1),
+                    (body_present_0_value, 2, 1),
+                    (body_present_1_key, 2, 1),
+                    (body_present_1_value, 2, 1),
+                )
+                # pipeline.workflow.steps[0].steps[11]: invoke last_token_logits
+                body_last_logits = last_token_logits(body_logits, package_one)[0]
             del sampled
-            # pipeline.workflow.steps[0].steps[6]: invoke cache_length_update
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[6]",
-                (cache_lengths, 0, 1),
-                (package_one, 0, 1),
-                (active, 0, 1),
-                (done, 0, 1),
-            )
-            cache_lengths_next = cache_length_update(cache_lengths, package_one, active, done)[0]
-            # pipeline.workflow.steps[0].steps[7]: invoke cache_length_update
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[7]",
-                (package_zero, 0, 1),
-                (package_one, 0, 1),
-                (active, 0, 1),
-                (done, 0, 1),
-            )
-            accepted_len_next = cache_length_update_2(package_zero, package_one, active, done)[0]
             # pipeline.workflow.steps[0].steps[8]: emit
             yield from out.emit_rows(
                 "tokens",
@@ -543,79 +577,6 @@ class Executor:
                 when=active,
                 length=token_emitted,
             )
-            del token_emitted
-            # pipeline.workflow.steps[0].steps[9]: invoke decoder_step_update
-            agree("batch", "pipeline.workflow.steps[0].steps[9]", (attention_mask, 0, 1), (position_ids, 0, 1))
-            attention_mask_next, position_ids_next = decoder_step_update(attention_mask, position_ids)
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[9]",
-                (attention_mask_next, 0, 1),
-                (position_ids_next, 0, 1),
-            )
-            # pipeline.workflow.steps[0].steps[10]: invoke model
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[10]",
-                (token_body, 0, 1),
-                (attention_mask_next, 0, 1),
-                (position_ids, 0, 1),
-                (cache_0_key, 0, 1),
-                (cache_0_value, 0, 1),
-                (cache_1_key, 0, 1),
-                (cache_1_value, 0, 1),
-            )
-            agree(
-                "past_sequence",
-                "pipeline.workflow.steps[0].steps[10]",
-                (cache_0_key, 2, 1),
-                (cache_0_value, 2, 1),
-                (cache_1_key, 2, 1),
-                (cache_1_value, 2, 1),
-            )
-            (
-                body_logits,
-                body_present_0_key,
-                body_present_0_value,
-                body_present_1_key,
-                body_present_1_value,
-            ) = model_2(
-                token_body,
-                attention_mask_next,
-                position_ids,
-                cache_0_key,
-                cache_0_value,
-                cache_1_key,
-                cache_1_value,
-            )
-            agree(
-                "batch",
-                "pipeline.workflow.steps[0].steps[10]",
-                (body_logits, 0, 1),
-                (body_present_0_key, 0, 1),
-                (body_present_0_value, 0, 1),
-                (body_present_1_key, 0, 1),
-                (body_present_1_value, 0, 1),
-            )
-            agree(
-                "present_sequence",
-                "pipeline.workflow.steps[0].steps[10]",
-                (body_present_0_key, 2, 1),
-                (body_present_0_value, 2, 1),
-                (body_present_1_key, 2, 1),
-                (body_present_1_value, 2, 1),
-            )
-            # pipeline.workflow.steps[0].steps[11]: invoke last_token_logits
-            agree("batch", "pipeline.workflow.steps[0].steps[11]", (body_logits, 0, 1), (package_one, 0, 1))
-            body_last_logits = last_token_logits_2(body_logits, package_one)[0]
-            invariant("token", token, token_body, "pipeline.workflow.steps[0]")
-            invariant("logits", logits, body_last_logits, "pipeline.workflow.steps[0]")
-            invariant("generated_lengths", generated_lengths, generated_lengths_next, "pipeline.workflow.steps[0]")
-            invariant("active", active, active_next, "pipeline.workflow.steps[0]")
-            invariant("done", done, done_next, "pipeline.workflow.steps[0]")
-            invariant("accepted_len", accepted_len, accepted_len_next, "pipeline.workflow.steps[0]")
-            invariant("cache_lengths", cache_lengths, cache_lengths_next, "pipeline.workflow.steps[0]")
-            invariant("rng_counter", rng_counter, rng_counter_next, "pipeline.workflow.steps[0]")
             growing(
                 "attention_mask",
                 attention_mask,
@@ -625,7 +586,6 @@ class Executor:
                 package_max_context,
                 "pipeline.workflow.steps[0]",
             )
-            invariant("position_ids", position_ids, position_ids_next, "pipeline.workflow.steps[0]")
             bounded(
                 "cache.0.key",
                 cache_0_key,

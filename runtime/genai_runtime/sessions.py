@@ -58,12 +58,14 @@ class Sessions:
         outputs: Sequence[str],
         origin: str,
         replacements: Mapping[str, Ports] | None = None,
+        lazy: bool = False,
     ) -> "Runner":
         """The callable for one invoke: values in the order of `inputs` in, values in the order of `outputs` out.
 
-        replacements: components that a request may choose instead, with (port, their port) pairs.
+        replacements: components that a request may choose instead, with (port, their port) pairs. lazy: the session is
+        opened when it is first needed, not now.
         """
-        return Runner(self, component, (tuple(inputs), tuple(outputs)), origin, replacements or {})
+        return Runner(self, component, (tuple(inputs), tuple(outputs)), origin, replacements or {}, lazy)
 
     def active_providers(self) -> dict[str, list[str]]:
         """Per opened component, the providers its session really uses."""
@@ -84,12 +86,21 @@ class Runner:
         ports: tuple[tuple[str, ...], tuple[str, ...]],
         origin: str,
         replacements: Mapping[str, Ports],
+        lazy: bool = False,
     ) -> None:
-        self._run = binding.run_with_values(sessions.session(component))
+        if not lazy:
+            self._run = binding.run_with_values(sessions.session(component))
         self._inputs, self._outputs = ports[0], list(ports[1])
         self._origin, self._place = origin, f"{origin} (component '{component}')"
         self._sessions, self._component, self._replacements = sessions, component, replacements
         self._made: dict[str, Runner] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Of a lazy runner: its session's run call, from the first use on."""
+        if name != "_run":
+            raise AttributeError(name)
+        self._run = binding.run_with_values(self._sessions.session(self._component))
+        return self._run
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from genai_compiler.emit.edited_graph import edited_bytes
+from genai_compiler.emit.linked_graph import linked_bytes
+from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.package import Graph, Package
 
@@ -34,8 +36,11 @@ class GraphFile:
 
 def graph_files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
     """The graph file of every component that has a graph, by name."""
-    edits = {each.name: each.edit for each in plan.components if each.edit is not None}
+    edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, SelectLast)}
     found, taken = dict[str, GraphFile](), set[str]()
+    for each in plan.components:
+        if isinstance(each.edit, Linked):
+            found[each.name] = GraphFile(f"{FOLDER}/{each.name}.onnx", ".", linked_bytes(each.edit, package))
     for name, graph in sorted(package.graphs.items()):
         folder = PurePosixPath(graph.artifact).parent.as_posix()
         if name in edits:

@@ -15,6 +15,7 @@ from genai_compiler.plan.ir import (
     Decode,
     Emit,
     ExtentCheck,
+    Fused,
     Hold,
     Invoke,
     Keep,
@@ -39,12 +40,13 @@ class OpView:
 
 @dataclass
 class Uses:
-    """What the module around the ops must provide: runners, cell tables, imported names."""
+    """What the module around the ops must provide: runners, cell tables, imported names. spare: runners seldom used."""
 
     runners: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
     held: dict[str, tuple[str, str, Hold]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
+    spare: set[str] = field(default_factory=set)
     publishes: bool = False
 
 
@@ -71,6 +73,8 @@ class OpViews:
         match op:
             case Invoke():
                 return self._invoke(op)
+            case Fused():
+                return self._fused(op)
             case Copy():
                 pairs = tuple(f"{self.names.of(target)} = {self.names.of(source)}" for source, target in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
@@ -110,6 +114,14 @@ class OpViews:
             "call": call if targets else run,
         }
         return OpView("_invoke.py.j2", fields)
+
+    def _fused(self, op: Fused) -> OpView:
+        """One run, or its members where the request puts another component in the place of one."""
+        whole = self._arm("if not request.overrides:", (self._invoke(op.run),), ())
+        known = set(self.uses.runners)
+        members = tuple(self._invoke(each) for each in op.members)
+        self.uses.spare |= set(self.uses.runners) - known
+        return OpView("_arms.py.j2", {}, {"arms": (whole, self._arm("else:", members, ()))})
 
     def _runner(self, op: Invoke) -> str:
         """A runner of this step's own."""
@@ -215,8 +227,8 @@ class OpViews:
         return self.plan.cell(carry.declared)
 
     def _has_law(self, carry: Carry) -> bool:
-        """A cell that becomes itself is invariant; the other laws also ask for an extent."""
-        return carry.next != carry.cell or self._cell(carry).recurrence != "invariant"
+        """Whether anything is to be held against a law: a cell that becomes itself, or is proved to, is invariant."""
+        return not carry.proved and (carry.next != carry.cell or self._cell(carry).recurrence != "invariant")
 
     def _law(self, carry: Carry, op: Loop) -> str:
         cell, origin = self._cell(carry), literal(op.origin)

@@ -215,10 +215,11 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
+        args += ["lazy=True"] if name in uses.spare else []
         legal = plan.component(component).replacements
         if legal:
             pairs = (f"{literal(each.component)}: {literal(each.ports)}" for each in legal)
-            args.append(f"{{{', '.join(pairs)}}}")
+            args.append(f"replacements={{{', '.join(pairs)}}}")
         yield f"self.{name} = sessions.runner({', '.join(args)})"
     for name, constant, _ in uses.held.values():
         yield f"self.{name} = Holder(sessions, {constant})"

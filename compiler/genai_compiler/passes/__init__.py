@@ -1,11 +1,13 @@
 """Plan -> Plan, in the order written here and nowhere else. Every pass is a pure function named like its file."""
 
 from genai_compiler.passes.drop_dead_steps import drop_dead_steps
+from genai_compiler.passes.fuse_islands import fuse_islands
 from genai_compiler.passes.hold_state import hold_state
 from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
 from genai_compiler.passes.place_state import place_state
 from genai_compiler.passes.profile import Pass
+from genai_compiler.passes.prove_extents import prove_extents
 from genai_compiler.passes.select_last import select_last
 
 PASSES: tuple[Pass, ...] = (
@@ -14,5 +16,7 @@ PASSES: tuple[Pass, ...] = (
     select_last,
     place_state,
     hold_state,
+    prove_extents,
+    fuse_islands,
     mark_last_reads,
 )

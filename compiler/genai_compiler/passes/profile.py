@@ -1,20 +1,41 @@
 """What passes may know beyond the plan: the package's graphs and the caller's wishes. And the shape of a pass."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from genai_compiler.plan.ir import Plan
-from genai_compiler.read.document import StateGroup
-from genai_compiler.read.package import Graph
+from genai_compiler.read.document import IndexedScatter, StateGroup
+from genai_compiler.read.package import Graph, Package
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Facts beside the plan. graphs by component; groups as the document declares them."""
+    """Facts beside the plan. graphs by component; groups as the document declares them; apart: never fused, and why."""
 
     graphs: Mapping[str, Graph]
     groups: Mapping[str, StateGroup]
+    apart: Mapping[str, str] = field(default_factory=dict)
+
+
+_BATCHING = ("onnx-genai.token-sampler", "onnx-genai.termination-predicate", "onnx-genai.state-update")
+"""Contracts whose components fuse from version 2 on, where rows that sit out are part of them (standard, 13.1)."""
+
+
+def profile_of(package: Package) -> Profile:
+    """What the package says."""
+    serving = package.workflow.serving
+    groups = serving.state_service.groups if serving else {}
+    apart = {
+        name: f"{each.contract.id}@{each.contract.version} does not say what rows do that sit out"
+        for name, each in package.workflow.components.items()
+        if each.contract is not None and each.contract.id in _BATCHING and not each.contract.version.startswith("2")
+    }
+    for group in groups.values():
+        if isinstance(group.update, IndexedScatter):
+            writers = dict.fromkeys(group.update.write_indices_ports, "it writes at places that are checked before")
+            apart = {**apart, **writers}
+    return Profile(package.graphs, groups, apart)
 
 
 class Pass(Protocol):

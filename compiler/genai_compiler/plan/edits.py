@@ -16,3 +16,23 @@ class SelectLast:
     hidden: str
     thinned: tuple[str, ...]
     label: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One component of an island: (port, value) pairs in and out."""
+
+    component: str
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Linked:
+    """An island's graph: the members' graphs in order, linked by value (pass fuse_islands). outputs: what leaves it."""
+
+    members: tuple[Member, ...]
+    outputs: tuple[str, ...]
+
+
+Edit = SelectLast | Linked

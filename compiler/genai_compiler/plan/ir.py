@@ -9,7 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from genai_compiler.plan.edits import SelectLast
+from genai_compiler.plan.edits import Edit
+from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
+from genai_compiler.plan.extent_checks import Check as Check
+from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
+from genai_compiler.plan.extent_checks import SymbolCheck as SymbolCheck
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -96,7 +100,7 @@ class Component:
     origin: str
     replacements: "tuple[Replacement, ...]" = ()
     adapter: "Adapter | None" = None
-    edit: SelectLast | None = None
+    edit: Edit | None = None
 
 
 @dataclass(frozen=True)
@@ -143,40 +147,6 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class SymbolCheck:
-    """Extents that one invoke's ports call by one symbol and that could not be proved equal: (value, axis, factor)."""
-
-    symbol: str
-    places: tuple[tuple[str, int, int], ...]
-
-
-@dataclass(frozen=True)
-class ExtentCheck:
-    """A fixed extent that a value must have and that could not be proved."""
-
-    value: str
-    axis: int
-    extent: int
-
-
-@dataclass(frozen=True)
-class CapacityCheck:
-    """Writes into a fixed-capacity state (standard, 3.9): destinations and lengths within it, states exactly it.
-
-    lengths is "" where no logical length is in scope; states are (value, sequence axis).
-    """
-
-    group: str
-    destinations: str
-    capacity: str
-    lengths: str
-    states: tuple[tuple[str, int], ...]
-
-
-Check = SymbolCheck | ExtentCheck | CapacityCheck
-
-
-@dataclass(frozen=True)
 class Invoke:
     """One session run: (port, value) pairs in, (port, new value) pairs out; checks of inputs before, outputs after.
 
@@ -190,6 +160,15 @@ class Invoke:
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
     held: str = ""
+
+
+@dataclass(frozen=True)
+class Fused:
+    """An island with members that a request may replace: `run` when it replaces nothing, else the members in order."""
+
+    run: Invoke
+    members: tuple[Invoke, ...]
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -258,7 +237,8 @@ class Emit:
 class Carry:
     """A cell's way through a loop. merge: inactive rows keep theirs (no group cells). declared: the cell's own name.
 
-    increment, maximum: the values that control a growing or bounded cell, "" for others.
+    increment, maximum: the values that control a growing or bounded cell, "" for others. proved: the next value of this
+    invariant cell has its shape in every run.
     """
 
     cell: str
@@ -268,6 +248,7 @@ class Carry:
     increment: str = ""
     maximum: str = ""
     declared: str = ""
+    proved: bool = False
 
 
 @dataclass(frozen=True)
@@ -352,7 +333,21 @@ class CheckHeld:
     origin: str
 
 
-Op = Invoke | Copy | Decode | StartPolicy | SelectToken | Emit | Loop | Branch | Release | Keep | Hold | CheckHeld
+Op = (
+    Invoke
+    | Fused
+    | Copy
+    | Decode
+    | StartPolicy
+    | SelectToken
+    | Emit
+    | Loop
+    | Branch
+    | Release
+    | Keep
+    | Hold
+    | CheckHeld
+)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
@@ -13,6 +14,7 @@ from genai_compiler.plan.ir import (
     Decode,
     Emit,
     ExtentCheck,
+    Fused,
     Hold,
     Input,
     Invoke,
@@ -53,9 +55,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     for component in plan.components:
         yield ""
         effects = "" if component.pure else ", effects"
-        edited = ", edited" if component.edit is not None else ""
+        edited = ", edited" if isinstance(component.edit, SelectLast) else ""
         yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
-        if component.edit is not None:
+        if isinstance(component.edit, SelectLast):
             yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
         yield from (f"  in  {port}: {type}" for port, type in component.inputs)
         yield from (f"  out {port}: {type}" for port, type in component.outputs)
@@ -80,6 +82,8 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _implementation(component: Component) -> str:
+    if isinstance(component.edit, Linked):
+        return " + ".join(each.component for each in component.edit.members)
     if component.adapter is None:
         return component.artifact or "the runtime"
     parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
@@ -129,6 +133,11 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             held = f" on {op.held}" if op.held else ""
             yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
+        case Fused():
+            yield from _op(op.run, plan)
+            yield "  or, when a request replaces a member, one by one {"
+            yield from (f"    {line}" for each in op.members for line in _op(each, plan))
+            yield "  }"
         case Copy():
             pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
             yield _with_origin(f"copy {pairs}", op.origin)
@@ -194,7 +203,7 @@ def _loop(op: Loop, plan: Plan) -> Iterator[str]:
     head = f"loop while %{op.continue_when}, at most %{op.max_iterations}, {op.termination}{counter} {{"
     yield _with_origin(head, op.origin)
     for carry in op.carried:
-        kept = ", inactive rows keep theirs" if carry.merge else ""
+        kept = (", of the same shape" if carry.proved else "") + (", inactive rows keep theirs" if carry.merge else "")
         yield f"  carry %{carry.cell}: {plan.types[carry.cell]} from %{carry.initial}, then %{carry.next}{kept}"
     if op.released_on_entry:
         yield f"  release on entry {', '.join('%' + each for each in op.released_on_entry)}"

@@ -11,6 +11,7 @@ from genai_compiler.plan.ir import (
     Decode,
     Emit,
     ExtentCheck,
+    Fused,
     Hold,
     Invoke,
     Keep,
@@ -31,6 +32,8 @@ def reads(op: Op) -> tuple[str, ...]:
     match op:
         case Invoke():
             return (*(value for _, value in op.inputs), *_checked(op))
+        case Fused():
+            return reads(op.run)
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
@@ -77,6 +80,8 @@ def defines(op: Op) -> tuple[str, ...]:
     match op:
         case Invoke():
             return tuple(value for _, value in op.outputs)
+        case Fused():
+            return defines(op.run)
         case Copy():
             return tuple(target for _, target in op.pairs)
         case Decode():
@@ -135,6 +140,9 @@ def regions(op: Op) -> Iterator[tuple[Op, ...]]:
             for _, ops in op.cases:
                 yield ops
             yield op.default or ()
+        case Fused():
+            yield (op.run,)
+            yield op.members
         case _:
             pass
 

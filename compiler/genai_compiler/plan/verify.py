@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from genai_compiler.plan.ir import Branch, Emit, Invoke, Loop, Op, Plan, Release
+from genai_compiler.plan.ir import Branch, Emit, Fused, Invoke, Loop, Op, Plan, Release
 from genai_compiler.plan.uses import back_edge, defines, join_sources, reads
 
 
@@ -46,6 +46,11 @@ def _nested(op: Op, plan: Plan, visible: set[str], seen: set[str], released: set
                 yield f"{_label(op)} carries %{value}, which its body does not define"
             if value in gone:
                 yield f"{_label(op)} carries %{value} after its release"
+    if isinstance(op, Fused):
+        yield from _region((op.run,), plan, set(visible), set(seen), set(released))
+        made = set(visible)
+        yield from _region(op.members, plan, made, set(seen), set(released))
+        yield from (f"{_label(op)} leaves %{value} undefined" for value in defines(op) if value not in made)
     if isinstance(op, Branch):
         for key, ops in (*op.cases, *(((None, op.default),) if op.default is not None else ())):
             inner = set(visible)

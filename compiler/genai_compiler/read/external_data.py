@@ -98,10 +98,15 @@ def _whole(tensor: TensorProto, key: str, text: str) -> int:
     return int(text)
 
 
-def _bytes(tensor: TensorProto) -> int:
+def bits_of(tensor: TensorProto) -> int:
+    """Bits of one element."""
     kind = TensorProto.DataType.Name(tensor.data_type) if tensor.data_type in TensorProto.DataType.values() else ""
+    return _BITS.get(kind, 8)
+
+
+def _bytes(tensor: TensorProto) -> int:
     elements = math.prod(int(each) for each in tensor.dims)
-    return (elements * _BITS.get(kind, 8) + 7) // 8
+    return (elements * bits_of(tensor) + 7) // 8
 
 
 def _check(region: _Region, name: str, root: Path) -> str:

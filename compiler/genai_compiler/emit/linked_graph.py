@@ -1,0 +1,154 @@
+"""The graph of an island: the graphs of its members, linked by the values that flow between them.
+
+Every name inside is the member's own behind the member's place and component, so that a failing operator says where it
+comes from; ports are named as the plan's values. Small weights are copied, external ones referenced from the package's
+folder. Claims of the members about shapes are left out: fixed extents of inputs stay, nothing else is needed.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import onnx
+import onnx_ir as ir
+from onnx import ModelProto
+
+from genai_compiler.plan.edits import Linked, Member
+from genai_compiler.read.artifacts import find_artifact
+from genai_compiler.read.external_data import external_tensors
+from genai_compiler.read.package import Graph, Package
+
+
+def linked_bytes(linked: Linked, package: Package) -> bytes:
+    """The linked graph in binary form; same input, same bytes."""
+    link = _Link()
+    for at, member in enumerate(linked.members):
+        link.add(member, _model(package.graphs[member.component], package), f"{at}.{member.component}/")
+    model = ir.to_proto(link.model(linked.outputs))
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+def _model(graph: Graph, package: Package) -> ModelProto:
+    """A member's whole graph, its external data located from the package's folder."""
+    if graph.textproto:
+        model = ModelProto()
+        model.CopyFrom(graph.model)
+    else:
+        model = onnx.load(find_artifact(package.root, graph.artifact).file, load_external_data=False)
+    folder = PurePosixPath(graph.artifact).parent
+    for tensor in external_tensors(model):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = (folder / entry.value).as_posix()
+    del model.graph.value_info[:]
+    return model
+
+
+class _Link:
+    """The graph under construction. values: the plan's value -> what carries it inside."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, ir.Value] = {}
+        self.inputs: list[ir.Value] = []
+        self.nodes: list[ir.Node] = []
+        self.initializers: list[ir.Value] = []
+        self.functions: list[ir.Function] = []
+        self.opsets: dict[str, int] = {}
+        self.version = 0
+
+    def add(self, member: Member, proto: ModelProto, prefix: str) -> None:
+        """Take a member's nodes over and connect them."""
+        model = ir.from_proto(proto)
+        graph = model.graph
+        ports, results = {each.name: each for each in graph.inputs}, {each.name: each for each in graph.outputs}
+        self._rename(model, prefix)
+        sources = {ports[port]: self._source(value, ports[port]) for port, value in member.inputs}
+        for port, source in sources.items():
+            ir.convenience.replace_all_uses_with(port, source)
+        made = list(graph)
+        graph.outputs.clear()
+        graph.inputs.clear()
+        graph.remove(made)
+        self.nodes.extend(made)
+        self._keep_initializers(graph, set(sources))
+        for port, value in member.outputs:
+            result = results[port]
+            result = sources.get(result, result)
+            if result.producer() is None:  # an input or a weight that is an output as it is
+                same = ir.Node("", "Identity", [result], num_outputs=1, name=f"{prefix}{port}")
+                same.outputs[0].type = result.type
+                self.nodes.append(same)
+                result = same.outputs[0]
+            self.values[value] = result
+        self.opsets.update(model.opset_imports)
+        self.version = max(self.version, model.ir_version)
+
+    def model(self, outputs: tuple[str, ...]) -> ir.Model:
+        """The whole. outputs: the plan's values that something outside reads."""
+        for value in outputs:
+            self.values[value].name, self.values[value].shape = value, None
+        graph = ir.Graph(
+            self.inputs,
+            [self.values[value] for value in outputs],
+            nodes=self.nodes,
+            initializers=self.initializers,
+            opset_imports=self.opsets,
+            name="island",
+        )
+        return ir.Model(graph, ir_version=self.version, functions=self.functions)
+
+    def _source(self, value: str, port: ir.Value) -> ir.Value:
+        if value not in self.values:
+            shape = None
+            if port.shape is not None:
+                dims = [dim if isinstance(dim, int) else f"{value}[{axis}]" for axis, dim in enumerate(port.shape)]
+                shape = ir.Shape(dims)
+            self.values[value] = ir.Value(name=value, type=port.type, shape=shape)
+            self.inputs.append(self.values[value])
+        return self.values[value]
+
+    def _keep_initializers(self, graph: ir.Graph, bound: set[ir.Value]) -> None:
+        for each in list(graph.initializers.values()):
+            if each not in bound:
+                graph.initializers.pop(each.name)
+                self.initializers.append(each)
+
+    def _rename(self, model: ir.Model, prefix: str) -> None:
+        """Names of values, nodes and local functions get the prefix."""
+        local = {each.identifier() for each in model.functions.values()}
+        for at, node in enumerate(_all_nodes(model.graph)):
+            node.name = f"{prefix}{node.name or node.op_type}.{at}"
+            if node.op_identifier() in local:
+                node.op_type = f"{prefix}{node.op_type}"
+            for each in node.outputs:
+                if each.name:
+                    each.name = f"{prefix}{each.name}"
+        for graph in _all_graphs(model.graph):
+            held = list(graph.initializers.values())
+            for each in held:
+                graph.initializers.pop(each.name)
+                each.name = f"{prefix}{each.name}"
+            graph.initializers.update({each.name: each for each in held})
+            if graph is not model.graph:
+                for each in graph.inputs:
+                    each.name = f"{prefix}{each.name}"
+        for function in model.functions.values():
+            for node in function:
+                if node.op_identifier() in local:
+                    node.op_type = f"{prefix}{node.op_type}"
+            function.name = f"{prefix}{function.name}"
+            self.functions.append(function)
+
+
+def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    yield from ir.traversal.RecursiveGraphIterator(graph)
+
+
+def _all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+    yield graph
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield attribute.as_graph()
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                yield from attribute.as_graphs()
