@@ -1,5 +1,6 @@
 """A whole document: every structural rule at once, each fault at its place (standard, 12.3-12.11)."""
 
+from genai_compiler.check.audio_program import check_audio_program
 from genai_compiler.check.capabilities import check_capabilities
 from genai_compiler.check.components import check_components
 from genai_compiler.check.contracts_io import check_contracts_io
@@ -56,6 +57,8 @@ def _workflow(metadata: Metadata, workflow: Workflow) -> Faults:
         yield from check(workflow)
     yield from check_capabilities(metadata, workflow)
     yield from check_preprocessing(metadata, workflow)
+    if metadata.preprocessing is not None and metadata.preprocessing.audio is not None:
+        yield from check_audio_program(metadata.preprocessing.audio, workflow)
     yield from check_overlays(metadata, workflow)
     walk = Walk(workflow)
     end = check_steps(walk)

@@ -4,6 +4,7 @@ from types import ModuleType
 
 from genai_compiler.check import (
     artifacts,
+    audio_program,
     branches,
     capabilities,
     components,
@@ -30,9 +31,9 @@ from genai_compiler.check import (
 from genai_compiler.check.fault import Rule, Rules
 
 MODULES: tuple[ModuleType, ...] = (
-    artifacts, generation_profiles, preprocessing, lora_targets, lora_artifacts, contracts_io, components, effects_rows,
-    state_cells, sessions, groups, group_ports, serving, steps, loops, branches, emits, capabilities, speculative,
-    rollback, graph_contracts, replacement, geometry,
+    artifacts, generation_profiles, preprocessing, audio_program, lora_targets, lora_artifacts, contracts_io,
+    components, effects_rows, state_cells, sessions, groups, group_ports, serving, steps, loops, branches, emits,
+    capabilities, speculative, rollback, graph_contracts, replacement, geometry,
 )  # fmt: skip
 
 

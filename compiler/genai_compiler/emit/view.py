@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
+from genai_compiler.emit.programs import program_names, program_text
 from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
 from genai_compiler.plan.state import StateGroup
@@ -17,6 +18,7 @@ ABI_VERSION = 1
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
 SOMETIMES = frozenset(
     [
+        "AudioProgram",
         "Cell",
         "Decoder",
         "DecoderSpec",
@@ -118,7 +120,9 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
-    extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
+    adapters = [each for uses in views.uses.runners.values() if (each := plan.component(uses[0]).adapter)]
+    extra |= {"open_adapter"} if adapters else set()
+    extra |= {name for each in adapters if each.program is not None for name in program_names(each.program)}
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -211,7 +215,8 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
-            given = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
+            given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
+            given += [program_text(adapter.program)] if adapter.program is not None else []
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]

@@ -6,9 +6,11 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.plan.build_programs import program_of
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
+from genai_compiler.plan.programs import AudioSteps
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
@@ -152,16 +154,16 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
             made = Component(name, "", inputs, outputs, not declared.effects, False, format_path(path))
-            yield replace(made, adapter=_adapter(declared))
+            yield replace(made, adapter=_adapter(declared, program_of(name, declared, package)))
 
 
-def _adapter(declared: DeclaredComponent) -> Adapter | None:
+def _adapter(declared: DeclaredComponent, program: AudioSteps | None) -> Adapter | None:
     implementation, contract = declared.implementation, declared.contract
     if not isinstance(implementation, AdapterImplementation):
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
     roles = tuple(contract.bindings.items()) if contract is not None else ()
-    return Adapter(f"{implementation.abi}@{implementation.version}", parameters, roles)
+    return Adapter(f"{implementation.abi}@{implementation.version}", parameters, roles, program)
 
 
 def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:

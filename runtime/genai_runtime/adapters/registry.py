@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
+from genai_runtime.adapters.audio import audio_preprocess
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
 from genai_runtime.adapters.telemetry import telemetry
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError
@@ -14,10 +15,14 @@ Parameters = Mapping[str, bool | int | float | str]
 AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 """Arrays by role in, arrays by role out. Roles without a binding are port names."""
 
-Factory = Callable[[Parameters], AdapterCall]
-"""Made once a step from the component contract's parameters. May raise ValueError for parameters it does not know."""
+Factory = Callable[..., AdapterCall]
+"""Made once a step from the component contract's parameters, and from the program where the document has one for it.
+
+May raise ValueError for parameters it does not know.
+"""
 
 OURS: Mapping[str, Factory] = {
+    "onnx-genai.audio-preprocess@1": audio_preprocess,
     "onnx-genai.grammar-guidance@1": grammar_guidance,
     "onnx-genai.telemetry@1": telemetry,
 }
@@ -33,13 +38,13 @@ class Adapter:
     origin: str
 
     def __call__(self, *values: Value) -> Sequence[Value]:
-        """Values in the order of `inputs` in, in the order of `outputs` out. Raises ExecutionError naming the step."""
+        """Values in the order of `inputs` in, in the order of `outputs` out. Raises GenaiError naming the step."""
         arrays = {role: to_array(value) for (_, role), value in zip(self.inputs, values, strict=True)}
         try:
             made = self.call(arrays)
             return [to_value(made[role]) for _, role in self.outputs]
         except GenaiError as failure:
-            raise ExecutionError(failure.code, failure.what, origin=self.origin) from failure
+            raise type(failure)(failure.code, failure.what, help=failure.help, origin=self.origin) from failure
         except (ArithmeticError, LookupError, TypeError, ValueError) as failure:
             raise ExecutionError("adapter", f"{type(failure).__name__}: {failure}", origin=self.origin) from failure
 
@@ -50,14 +55,18 @@ def open_adapter(
     inputs: tuple[tuple[str, str], ...],
     outputs: tuple[tuple[str, str], ...],
     origin: str,
+    program: Any = None,
 ) -> Adapter:
-    """The adapter of one invoke. abi: `name@version`. Raises LoadError `adapter-missing`, `adapter-parameters`."""
+    """The adapter of one invoke. abi: `name@version`; program: what it is to run, where the document says so.
+
+    Raises LoadError `adapter-missing`, `adapter-parameters`.
+    """
     factory = OURS.get(abi) or _installed(abi)
     if factory is None:
         help = f"install a package that provides it (entry-point group '{GROUP}')"
         raise LoadError("adapter-missing", f"no adapter '{abi}' is installed", help=help, origin=origin)
     try:
-        call = factory(parameters)
+        call = factory(parameters) if program is None else factory(parameters, program)
     except ValueError as fault:
         raise LoadError(
             "adapter-parameters", f"adapter '{abi}' refuses its parameters: {fault}", origin=origin
