@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from genai_compiler.check.fault import Fault, Faults, Path, Rule, Rules
-from genai_compiler.check.walk import invokes
 from genai_compiler.plan.dtypes import canonical
-from genai_compiler.read.document import AdapterImplementation, AudioOutput, AudioProgram, AudioTransform, Workflow
+from genai_compiler.read.document import AudioOutput, AudioProgram, AudioTransform
 from genai_compiler.read.suggest import did_you_mean
 from genai_compiler.read.vocabularies import AUDIO_OPS
 
@@ -19,7 +18,6 @@ RULES: Rules = {
     "V068": Rule("audio-program", "An audio program keeps to the operations and values that a runtime carries out."),
 }
 
-ABI = "onnx-genai.audio-preprocess"
 PROGRAM: Path = ("preprocessing", "audio")
 RATE, FFT, HOP = 16_000, 400, 160
 MELS = (80, 128)
@@ -74,23 +72,9 @@ _DTYPES = {"audio_features": "float32", "waveform": "float32", "valid_frames": "
 """Content -> element type of its tensor."""
 
 
-def check_audio_program(program: AudioProgram, workflow: Workflow) -> Faults:
-    """Every fault of the program by itself, and values that its adapter's invoke takes and it does not make."""
+def check_audio_program(program: AudioProgram) -> Faults:
+    """Every fault of the program by itself."""
     yield from Chain(program).faults()
-    uses = [(path, step) for path, step in invokes(workflow) if _runs_it(step.component, workflow)]
-    for path, step in uses if len(uses) == 1 else ():
-        ports, names = workflow.components[step.component].ports.outputs, {each.name for each in program.outputs}
-        if not names <= {value for port, value in step.outputs.items() if port in ports}:
-            continue  # V054 or V055 says so
-        for port, value in step.outputs.items():
-            if value not in names and port in ports:
-                what = f"the program makes nothing for '{value}', which the invoke takes from port '{port}'"
-                yield Fault("V068", (*path, "outputs", port), what, "add an output with that name to the program")
-
-
-def _runs_it(component: str, workflow: Workflow) -> bool:
-    how = workflow.components[component].implementation if component in workflow.components else None
-    return isinstance(how, AdapterImplementation) and how.abi == ABI
 
 
 def audio_chain(program: AudioProgram) -> "Chain":

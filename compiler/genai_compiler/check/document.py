@@ -40,6 +40,8 @@ def _faults(metadata: Metadata) -> Faults:
         yield from check_speculative(metadata.speculative, workflow)
         if workflow is not None:
             yield from check_rollback(metadata.speculative, workflow)
+    if metadata.preprocessing is not None and metadata.preprocessing.audio is not None:
+        yield from check_audio_program(metadata.preprocessing.audio)
     if workflow is not None:
         yield from _workflow(metadata, workflow)
 
@@ -57,8 +59,6 @@ def _workflow(metadata: Metadata, workflow: Workflow) -> Faults:
         yield from check(workflow)
     yield from check_capabilities(metadata, workflow)
     yield from check_preprocessing(metadata, workflow)
-    if metadata.preprocessing is not None and metadata.preprocessing.audio is not None:
-        yield from check_audio_program(metadata.preprocessing.audio, workflow)
     yield from check_overlays(metadata, workflow)
     walk = Walk(workflow)
     end = check_steps(walk)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
-from genai_compiler.emit.programs import program_names, program_text
+from genai_compiler.emit.programs import program_kinds, program_literal, program_table
 from genai_compiler.emit.tidy import MARGIN
+from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
 from genai_compiler.plan.state import StateGroup
 from genai_compiler.plan.uses import walk
@@ -18,12 +19,12 @@ ABI_VERSION = 1
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
 SOMETIMES = frozenset(
     [
-        "AudioProgram",
         "Cell",
         "Decoder",
         "DecoderSpec",
         "HeldSpec",
         "Holder",
+        "AudioProgram",
         "Mask",
         "RUN_FAILURES",
         "Slot",
@@ -116,13 +117,13 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         *(_cell_table(name, cell) for name, cell in views.uses.cells.items()),
         *_decoder_table(plan),
         *_held_tables(views.uses),
+        *_programs(views.uses, plan),
     )
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
-    adapters = [each for uses in views.uses.runners.values() if (each := plan.component(uses[0]).adapter)]
-    extra |= {"open_adapter"} if adapters else set()
-    extra |= {name for each in adapters if each.program is not None for name in program_names(each.program)}
+    extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
+    extra |= {kind for _, each in _adapter_programs(views.uses, plan) for kind in program_kinds(each)}
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -216,7 +217,7 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
             given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
-            given += [program_text(adapter.program)] if adapter.program is not None else []
+            given += [f"program={program_table(name)}"] if adapter.program is not None else []
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
@@ -227,6 +228,19 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         yield f"self.{name} = sessions.runner({', '.join(args)})"
     for name, constant, _ in uses.held.values():
         yield f"self.{name} = Holder(sessions, {constant})"
+
+
+def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, AudioProgram]]:
+    """The programs that adapters run, by the runner that runs them."""
+    for name, (component, *_) in uses.runners.items():
+        adapter = plan.component(component).adapter
+        if adapter is not None and adapter.program is not None:
+            yield name, adapter.program
+
+
+def _programs(uses: Uses, plan: Plan) -> Iterator[str]:
+    for name, program in _adapter_programs(uses, plan):
+        yield f"{program_table(name)} = {program_literal(program)}"
 
 
 def _held_tables(uses: Uses) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from genai_compiler.plan.programs import AudioSteps
+from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -99,12 +99,12 @@ class Component:
 
 @dataclass(frozen=True)
 class Adapter:
-    """Native code behind a component: `name@version`, its contract's parameters, (role, port) pairs, its program."""
+    """Native code behind a component: `name@version`, its contract's parameters, (role, port) pairs, what it runs."""
 
     abi: str
     parameters: tuple[tuple[str, bool | int | float | str], ...]
     roles: tuple[tuple[str, str], ...]
-    program: AudioSteps | None = None
+    program: AudioProgram | None = None
 
     def role(self, port: str) -> str:
         """The role of a port, or its own name when no role is bound to it."""

@@ -80,7 +80,7 @@ def _implementation(component: Component) -> str:
     if component.adapter is None:
         return component.artifact or "the runtime"
     parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
-    program = f" runs {component.adapter.program}" if component.adapter.program is not None else ""
+    program = f" {component.adapter.program}" if component.adapter.program is not None else ""
     return f"adapter {component.adapter.abi}({parameters}){program}"
 
 
