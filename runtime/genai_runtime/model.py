@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ from genai_runtime.request import Audience, Event, Request, SessionStore
 from genai_runtime.running import Run
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.sessions import Sessions
+from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
@@ -44,7 +46,7 @@ class Executor(Protocol):
     def run(self, request: Request) -> Generator[Event, None, Result]: ...
 
 
-class Model:
+class Model(Speaking):
     """A compiled package, ready to run. Use it in a `with` block, or leave it to the garbage collector.
 
     One model may serve several threads: every request has its own state; ONNX Runtime's sessions allow concurrent runs.
@@ -170,16 +172,17 @@ class Model:
         session: str | None,
         overrides: Mapping[str, str] | None,
         audience: Audience,
+        roles: Mapping[str, int] | None = None,
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = as_tensors(inputs)
         held = hold_session(session)
         refuse_owned(self._manifest.data, tensors)
-        roles, sampling = self._sampling_of(tensors)
+        chosen, sampling = self._sampling_of(tensors)
         store = None if held is None else self._kept.setdefault(held, SessionStore())
         request = Request(
             tensors=tensors,
-            roles=roles,
+            roles={**(roles or {}), **chosen},
             stop_on_eos=stop_on_eos,
             session=store,
             sampling=sampling,
@@ -190,7 +193,8 @@ class Model:
             audience=audience,
         )
         with nullcontext() if store is None else store.leased(str(session)):
-            return (yield from executor.run(request))
+            result = yield from executor.run(request)
+        return replace(result, media=self._media) if self._media else result
 
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""
@@ -211,6 +215,7 @@ class Model:
             "policy": data["generation"]["policy"],
             "context_length": data["generation"]["context_length"],
             "end_ids": data["generation"]["end_ids"],
+            "speech": self._speech_facts(),
             "providers": self._sessions.active_providers(),
             "threads": self._sessions.settings.options.get("intra_op_num_threads"),
         }

@@ -93,4 +93,5 @@ AUDIO = [
     audio(f"{O}[1]", changed(1, "wave", "shape", [2, "length"])),
     audio(f"{O}[0]", {f"{TS}": [{"op": "decode"}]}),
     audio(f"{O}[1]", {f"{TS}": [], f"{OS}/0/content": "waveform"}),
+    case("G006", "audio", {f"{OS}/1": DELETE}, O),
 ]  # fmt: skip

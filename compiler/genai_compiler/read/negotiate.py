@@ -20,6 +20,7 @@ from genai_compiler.read.suggest import did_you_mean
 RULES: Rules = {
     "V309": Rule("capability-missing", "Every capability that the document requires is offered."),
     "V310": Rule("adapter-missing", "Every adapter that the document names is provided, in that version."),
+    "V341": Rule("boundary-adapter", "No step invokes the component that puts the prompt of a speech together."),
 }
 
 ALWAYS = frozenset({
@@ -59,11 +60,12 @@ def negotiate(package: Package, report: Report) -> None:
         if not isinstance(component.implementation, AdapterImplementation):
             continue
         abi = f"{component.implementation.abi}@{component.implementation.version}"
-        if (
-            abi not in PROVIDED
-            and not (abi in BOUNDARY and name not in invoked)
-            and not entry_points(group=ENTRY_POINTS, name=abi)
-        ):
+        if abi in BOUNDARY:
+            if name in invoked:
+                what = f"component '{name}' is {abi}, which works before a workflow begins: no step invokes it (V341)"
+                help = "remove the step; model.speech puts the prompt together"
+                report.error("boundary-adapter", (*WORKFLOW, "components", name), what, help)
+        elif abi not in PROVIDED and not entry_points(group=ENTRY_POINTS, name=abi):
             what = f"component '{name}' needs the adapter {abi}, which is not provided here (V310)"
             help = f"install a package that provides it (entry-point group '{ENTRY_POINTS}')"
             report.error("adapter-missing", (*WORKFLOW, "components", name, "implementation"), what, help)
