@@ -27,8 +27,15 @@ def media(stage: str = "pre_adapter", **facts: Any) -> Media:
 
 def result(value: Any = None, **parts: Any) -> Result:
     aggregate = {} if value is None else {"sound": value}
-    return Result(aggregate, parts.get("rows", {}), parts.get("events", {}), parts.get("row_events", {}), 0, {}, {
-        "sound": media()})  # fmt: skip
+    return Result(
+        aggregate,
+        parts.get("rows", {}),
+        parts.get("events", {}),
+        parts.get("row_events", {}),
+        0,
+        {},
+        media={"sound": media()},
+    )
 
 
 def test_samples_become_a_wav_file_that_the_standard_library_reads(tmp_path: Path) -> None:
@@ -138,7 +145,7 @@ def test_an_output_that_is_no_sound_is_named() -> None:
     with pytest.raises(RequestError, match="no-audio"):
         Result({}, {}, {}, {}, 0, {}).audio()
     with pytest.raises(RequestError, match="ambiguous-audio"):
-        Result({}, {}, {}, {}, 0, {}, {"a": media(), "b": media()}).audio()
+        Result({}, {}, {}, {}, 0, {}, media={"a": media(), "b": media()}).audio()
 
 
 def test_parts_of_a_stream_begin_with_a_header_of_open_size() -> None:
