@@ -13,7 +13,7 @@ from genai_runtime.adapters.audio.wav import pcm16, read_wav
 from genai_runtime.media import Media, encode, encode_part, media_of
 from genai_runtime.publish import Result
 
-from tests.runtime.audio.test_ops import summed
+from tests.reference.sounds import resampled
 
 SOUND = np.array([[[0.5, -0.25, 1.0], [0.0, -1.0, 0.125]]], np.float32)
 FACTS = {"container": "wav", "encoding": "pcm_s16_le", "sample_rate_hz": 8000, "channels": 2, "delivery": "buffered"}
@@ -49,7 +49,7 @@ def test_samples_become_a_wav_file_that_the_standard_library_reads(tmp_path: Pat
 def test_the_rate_changes_before_the_samples_become_integers() -> None:
     samples = np.sin(np.arange(100) / 3).astype(np.float32)
     audio = encode(media(channels=1, source_sample_rate_hz=12000), samples[None, None])
-    expected = pcm16(np.array(summed(samples, 12000, 8000, "hann"), np.float32))
+    expected = pcm16(np.array(resampled(samples, 12000, 8000, "hann"), np.float32))
     assert np.abs(np.frombuffer(audio.content[44:], "<i2").astype(int) - expected).max() <= 1
     assert len(audio.content) == 44 + 2 * ((100 * 8000 + 6000) // 12000)
 

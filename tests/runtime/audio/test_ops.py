@@ -1,7 +1,6 @@
-"""Resampling, log-mel features and the rest against the formulas of the standard, written out as loops."""
+"""Resampling, log-mel features and the rest against the formulas of the standard (tests/reference/sounds.py)."""
 
 import math
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,33 +10,11 @@ from genai_runtime.adapters.audio.program import AudioProgram, audio_preprocess
 from genai_runtime.adapters.audio.resample import resample
 from genai_runtime.adapters.audio.waveform import downmix, fit, rescale, zero_mean_unit_variance
 
-from tests.runtime.audio.files import Samples, tone, wav16
-
-Window = Literal["hann", "lanczos"]
+from tests.reference import sounds
+from tests.reference.sounds import Window, resampled
+from tests.runtime.audio.files import tone, wav16
 
 # ---- resampling ------------------------------------------------------------------------------------------------------
-
-
-def sinc(x: float) -> float:
-    return 1.0 if x == 0 else math.sin(math.pi * x) / (math.pi * x)
-
-
-def window_of(kind: Window, distance: float) -> float:
-    near = distance / 16
-    return sinc(near) if kind == "lanczos" else 0.5 * (1 + math.cos(math.pi * near))
-
-
-def summed(samples: Samples, source: int, target: int, kind: Window) -> list[float]:
-    """Each sample of the result as a sum over all source samples nearer than 16."""
-    cutoff = min(1.0, target / source)
-    made = []
-    for at in range((len(samples) * target + source // 2) // source):
-        place = at * source / target
-        near = [each for each in range(len(samples)) if abs(each - place) < 16]
-        weights = [cutoff * sinc(cutoff * (place - k)) * window_of(kind, place - k) for k in near]
-        total = math.fsum(weights)
-        made.append(math.fsum(float(samples[k]) * w for k, w in zip(near, weights, strict=True)) / total)
-    return made
 
 
 @pytest.mark.parametrize("kind", ["hann", "lanczos"])
@@ -49,14 +26,14 @@ def test_resampling_is_the_sum_of_weighted_neighbours(source: int, target: int, 
     samples = (tone(301, source) / 32768).astype(np.float32)
     made = resample(samples, source, target, kind)
     assert made.dtype == np.float32
-    np.testing.assert_allclose(made, summed(samples, source, target, kind), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(made, resampled(samples, source, target, kind), rtol=0, atol=1e-7)
 
 
 def test_resampling_far_apart_rates_makes_no_table_of_every_phase() -> None:
     samples = (tone(40) / 32768).astype(np.float32)
     source, target = 1_000_003, 4_000_037  # a phase for every sample
     made = resample(samples, source, target, "lanczos")
-    np.testing.assert_allclose(made, summed(samples, source, target, "lanczos"), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(made, resampled(samples, source, target, "lanczos"), rtol=0, atol=1e-7)
 
 
 def test_channels_are_resampled_apart() -> None:
@@ -81,55 +58,13 @@ def test_a_rate_that_would_make_a_sound_endless_is_refused() -> None:
 # ---- features --------------------------------------------------------------------------------------------------------
 
 
-def to_mel(hertz: float) -> float:
-    return 3 * hertz / 200 if hertz < 1000 else 15 + 27 * math.log(hertz / 1000) / math.log(6.4)
-
-
-def to_hertz(mel: float) -> float:
-    return 200 * mel / 3 if mel < 15 else 1000 * 6.4 ** ((mel - 15) / 27)
-
-
-def bands_by_formula(mels: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    edges = [to_hertz(to_mel(8000) * each / (mels + 1)) for each in range(mels + 2)]
-    made = np.zeros((mels, 201))
-    for band in range(mels):
-        low, mid, high = edges[band : band + 3]
-        for at in range(201):
-            hertz = 40.0 * at
-            if low < hertz <= mid:
-                made[band, at] = (hertz - low) / (mid - low) * 2 / (high - low)
-            elif mid < hertz < high:
-                made[band, at] = (high - hertz) / (high - mid) * 2 / (high - low)
-    return made
-
-
-def reflected(at: int, count: int) -> int:
-    """The index inside 0..count-1 that mirrors at both ends lead to."""
-    while not 0 <= at < count:
-        at = -at if at < 0 else 2 * (count - 1) - at
-    return at
-
-
-def features_by_formula(samples: Samples, mels: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """5.7 word by word: a frame is a sum of cosines and sines, no fast transform."""
-    places = np.arange(400)
-    turn = np.exp(-2j * np.pi * np.outer(np.arange(201), places) / 400)
-    window = np.array([math.sin(math.pi * each / 400) ** 2 for each in places])
-    columns = []
-    for frame in range(len(samples) // 160):
-        cut = [samples[reflected(160 * frame + each - 200, len(samples))] for each in places]
-        columns.append(bands_by_formula(mels) @ np.abs(turn @ (window * np.array(cut, np.float64))) ** 2)
-    loud = np.log10(np.maximum(np.stack(columns, axis=1), 1e-10))
-    return (np.maximum(loud, loud.max() - 8) + 4) / 4
-
-
 @pytest.mark.parametrize("mels", [80, 128])
 @pytest.mark.parametrize("count", [160, 199, 1000, 2400])
 def test_features_are_those_of_the_formula(mels: int, count: int) -> None:
     samples = (tone(count) / 32768).astype(np.float32)
     made = log_mel(samples, mels)
     assert (made.shape, made.dtype) == ((mels, count // 160), np.float32)
-    np.testing.assert_allclose(made, features_by_formula(samples, mels), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(made, sounds.log_mel(samples, mels), rtol=0, atol=2e-6)
 
 
 def test_silence_has_the_features_of_the_floor() -> None:
@@ -139,7 +74,7 @@ def test_silence_has_the_features_of_the_floor() -> None:
 
 @pytest.mark.parametrize("mels", [80, 128])
 def test_mel_bands_are_those_of_the_formula(mels: int) -> None:
-    np.testing.assert_allclose(mel_bands(mels), bands_by_formula(mels), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mel_bands(mels), sounds.mel_bands(mels), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.heavy

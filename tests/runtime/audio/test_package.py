@@ -12,6 +12,7 @@ from genai_runtime.adapters.audio.log_mel import log_mel
 
 from tests.check.bases import broken
 from tests.check.cases_steps import P, S
+from tests.reference.interpreter import interpret
 from tests.runtime.audio.files import tone, wav16
 
 NAMES = ("features", "wave", "frames", "samples")
@@ -54,6 +55,41 @@ def test_a_file_becomes_tensors(model: genai_runtime.Model) -> None:
     assert np.array_equal(result["wave"][0], window)
     assert np.array_equal(result["features"][0], log_mel(window, 80))
     assert (result["frames"].tolist(), result["samples"].tolist()) == ([6], [900])
+
+
+MEL = {"op": "log_mel", "num_mel_bins": 128}
+PROGRAMS: dict[str, list[dict[str, Any]]] = {
+    "resampled": [{"op": "resample", "sample_rate": 16000}, MEL],
+    "of any rate": [MEL],
+    "normalized": [
+        {"op": "resample", "sample_rate": 16000}, {"op": "zero_mean_unit_variance"},
+        {"op": "pad", "target_length": 2400}, MEL, {"op": "normalize"},
+    ],
+    "loud and short": [{"op": "rescale", "scale": 3.5}, {"op": "trim", "target_length": 500}, MEL],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 44100])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_what_the_reference_makes_of_them(tmp_path: Path, name: str, rate: int) -> None:
+    """The same document, read by an interpreter that shares nothing with ours."""
+    sources = {f"preprocessing/audio/outputs/{at}/source": "any" for at in range(4)}
+    mels = {"preprocessing/audio/outputs/0/contract/shape": ["batch", 128, "frames"],
+            f"{P}/components/ears/ports/outputs/features/shape": ["batch", 128, "frames"],
+            f"{P}/outputs/features/contract/shape": ["batch", 128, "frames"]}  # fmt: skip
+    transforms = [{"op": "decode"}, *PROGRAMS[name], {"op": "emit_valid_frames"}]
+    root = package(tmp_path / "ears", {"preprocessing/audio/transforms": transforms, **sources, **mels})
+    compile_package(root, out=tmp_path / "ears.compiled")
+    content = wav16(np.stack([tone(1500, rate), tone(1500, rate, 700.0)], axis=1), rate=rate, channels=2)
+    wanted = interpret(root, bytes_of(content)).outputs
+    with genai_runtime.load(tmp_path / "ears.compiled") as loaded:
+        result = loaded.run(bytes_of(content))
+    for each in NAMES:
+        made, expected = result[each], wanted[each]
+        assert isinstance(expected, np.ndarray)
+        assert (made.shape, made.dtype) == (expected.shape, expected.dtype)
+        # we round samples to float32 between steps, the reference does not; the logarithm of near silence shows it
+        np.testing.assert_allclose(made, expected, rtol=0, atol=2e-5, err_msg=each)
 
 
 def test_a_file_that_is_no_sound_is_named_with_its_step(model: genai_runtime.Model) -> None:
