@@ -8,7 +8,7 @@ from typing import Any
 from genai_runtime.declared import input_of, length_roles, prompt_tensor
 from genai_runtime.manifest import Manifest
 from genai_runtime.media import Audio, Media, encode_part, media_of, pick
-from genai_runtime.problem import RequestError
+from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event
 from genai_runtime.text_assembly import TextAssembly
@@ -149,7 +149,8 @@ class Speaking:
         """Like `run`, yielding the bytes of a sound part by part as the workflow publishes them to `output`.
 
         A WAV file's header comes first and leaves the size open, as players of streams expect. Raises RequestError
-        `no-audio`, `ambiguous-audio`; ExecutionError `audio-resampling` for an output whose rate must change.
+        `no-audio`, `ambiguous-audio`; ExecutionError `audio-rows` for several rows, `audio-resampling` for an output
+        whose rate must change.
         """
         media, first = pick(self._media, output), True
         events = self._invocation(inputs, True, session, None, Audience())
@@ -159,6 +160,10 @@ class Speaking:
             except StopIteration as done:
                 result: Result = done.value
                 return result
+            if event.output == media.output and event.row:
+                raise ExecutionError(
+                    "audio-rows", f"output '{media.output}' has several rows, and a stream is one sound"
+                )
             if event.output == media.output:
                 yield encode_part(media, event.value, first)
                 first = False
