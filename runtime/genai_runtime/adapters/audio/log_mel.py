@@ -23,17 +23,25 @@ Floats = npt.NDArray[np.float64]
 
 def log_mel(samples: npt.NDArray[np.float32], mels: int) -> npt.NDArray[np.float32]:
     """[n] at 16 kHz -> [mels, n // HOP]."""
-    count = len(samples) // HOP
-    if not count:
+    if len(samples) < HOP:
         return np.empty((mels, 0), np.float32)
-    padded = np.pad(samples.astype(np.float64), FFT // 2, mode="reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:count]
-    bands, window = mel_bands(mels).T, hann(FFT)
-    energy = np.empty((count, mels))
+    energy = band_energy(samples, mel_bands(mels), hann(FFT), HOP)
+    return normalized(np.log10(np.maximum(energy, FLOOR))).T.astype(np.float32)
+
+
+def band_energy(samples: npt.NDArray[np.float32], bands: Floats, window: Floats, hop: int) -> Floats:
+    """[n] -> [n // hop, bands]: the power spectra of centered, reflected frames, summed up in bands [bands, bins].
+
+    A frame has as many samples as the window. n is at least 1.
+    """
+    count, width = len(samples) // hop, len(window)
+    padded = np.pad(samples.astype(np.float64), width // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, width)[::hop][:count]
+    energy = np.empty((count, len(bands)))
     for start in range(0, count, _BLOCK):
         spectrum = np.fft.rfft(frames[start : start + _BLOCK] * window, axis=1)
-        energy[start : start + _BLOCK] = (spectrum.real**2 + spectrum.imag**2) @ bands
-    return normalized(np.log10(np.maximum(energy, FLOOR))).T.astype(np.float32)
+        energy[start : start + _BLOCK] = (spectrum.real**2 + spectrum.imag**2) @ bands.T
+    return energy
 
 
 def normalized(features: Floats) -> Floats:
