@@ -42,13 +42,17 @@ def resample(samples: npt.NDArray[np.float32], source: int, target: int, window:
     if not count:
         return made
     step, phases = source // gcd(source, target), target // gcd(source, target)
+    wide = samples.astype(np.float64)
     weights = _Weights(min(1.0, target / source), phases, window)
     for start in range(0, length, _BLOCK):
         places = np.arange(start, min(start + _BLOCK, length), dtype=np.int64) * step
         near = (places // phases)[:, None] + _TAPS
-        held = weights.of(places % phases) * ((near >= 0) & (near < count))
+        held = weights.of(places % phases)
+        if near[0, 0] < 0 or near[-1, -1] >= count:  # an end of the sound: what lies beyond takes no part
+            held = held * ((near >= 0) & (near < count))
+            near = near.clip(0, count - 1)
         total = held.sum(axis=-1)
-        summed = (samples[..., near.clip(0, count - 1)].astype(np.float64) * held).sum(axis=-1)
+        summed = np.einsum("...nt,nt->...n", wide[..., near], held)
         known = np.abs(total) > np.finfo(np.float64).eps
         made[..., start : start + len(places)] = np.where(known, summed / np.where(known, total, 1), 0)
     return made
