@@ -23,12 +23,6 @@ class AudioProgram:
     mels: int
     outputs: tuple[tuple[str, str], ...]
 
-    def __str__(self) -> str:
-        steps = [f"{op} {number:g}" for op, number in self.steps]
-        steps += [f"fit {self.window}"] if self.window else []
-        steps += [f"log_mel {self.mels}"] if self.mels else []
-        return f"{', '.join(('decode', *steps))} -> {', '.join(f'{port}: {what}' for port, what in self.outputs)}"
-
 
 def audio_program(document: Document, ports: Mapping[str, str]) -> AudioProgram:
     """The program of a sound document. ports: value -> port of the adapter that gives it."""

@@ -104,7 +104,7 @@ def test_the_executor_holds_the_program_as_data(tmp_path: Path) -> None:
     assert "resample" in made.executor
     assert "window=480000" in made.executor
     assert made.plan is not None
-    assert "decode, resample 16000, rescale 2, fit 480000, log_mel 80 -> " in (
+    assert "steps ((resample, 16000), (rescale, 2.0)), window 480000, mels 80, " in (
         tmp_path / "ears.compiled" / "plan.txt"
     ).read_text("utf-8")
 
