@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
+from genai_compiler.emit.programs import program_kinds, program_literal, program_table
 from genai_compiler.emit.tidy import MARGIN
+from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
 from genai_compiler.plan.state import StateGroup
 from genai_compiler.plan.uses import walk
@@ -22,6 +24,11 @@ SOMETIMES = frozenset(
         "DecoderSpec",
         "HeldSpec",
         "Holder",
+        "ImageOutput",
+        "ImagePatches",
+        "ImageProgram",
+        "ImageResize",
+        "ImageTiles",
         "Mask",
         "RUN_FAILURES",
         "Slot",
@@ -114,11 +121,13 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         *(_cell_table(name, cell) for name, cell in views.uses.cells.items()),
         *_decoder_table(plan),
         *_held_tables(views.uses),
+        *_programs(views.uses, plan),
     )
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
     extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
+    extra |= {kind for _, each in _adapter_programs(views.uses, plan) for kind in program_kinds(each)}
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -211,7 +220,8 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
-            given = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
+            given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
+            given += [f"program={program_table(name)}"] if adapter.program is not None else []
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
@@ -222,6 +232,19 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         yield f"self.{name} = sessions.runner({', '.join(args)})"
     for name, constant, _ in uses.held.values():
         yield f"self.{name} = Holder(sessions, {constant})"
+
+
+def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, ImageProgram]]:
+    """The programs that adapters run, by the runner that runs them."""
+    for name, (component, *_) in uses.runners.items():
+        adapter = plan.component(component).adapter
+        if adapter is not None and adapter.program is not None:
+            yield name, adapter.program
+
+
+def _programs(uses: Uses, plan: Plan) -> Iterator[str]:
+    for name, program in _adapter_programs(uses, plan):
+        yield f"{program_table(name)} = {program_literal(program)}"
 
 
 def _held_tables(uses: Uses) -> Iterator[str]:

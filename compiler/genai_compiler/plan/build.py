@@ -6,7 +6,9 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.check.walk import invokes
 from genai_compiler.plan.build_steps import StepBuilder
+from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
 from genai_compiler.plan.replacements import with_replacements
@@ -152,16 +154,27 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
             made = Component(name, "", inputs, outputs, not declared.effects, False, format_path(path))
-            yield replace(made, adapter=_adapter(declared))
+            yield replace(made, adapter=_adapter(name, declared, package))
 
 
-def _adapter(declared: DeclaredComponent) -> Adapter | None:
+def _adapter(name: str, declared: DeclaredComponent, package: Package) -> Adapter | None:
     implementation, contract = declared.implementation, declared.contract
     if not isinstance(implementation, AdapterImplementation):
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
-    roles = tuple(contract.bindings.items()) if contract is not None else ()
-    return Adapter(f"{implementation.abi}@{implementation.version}", parameters, roles)
+    abi = f"{implementation.abi}@{implementation.version}"
+    program = _program(name, abi, package)
+    roles = tuple(contract.bindings.items()) if contract is not None and program is None else ()
+    return Adapter(abi, parameters, roles, program)
+
+
+def _program(name: str, abi: str, package: Package) -> ImageProgram | None:
+    """What a preprocessing adapter runs: its only invoke says which port each of the program's outputs comes from."""
+    programs = package.metadata.preprocessing
+    if abi != "onnx-genai.image-preprocess@1" or programs is None or programs.image is None:
+        return None
+    step = next(step for _, step in invokes(package.workflow) if step.component == name)
+    return image_program(programs.image, {value: port for port, value in step.outputs.items()})
 
 
 def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -98,11 +99,12 @@ class Component:
 
 @dataclass(frozen=True)
 class Adapter:
-    """Native code behind a component: `name@version`, its contract's parameters, and (role, port) pairs."""
+    """Native code behind a component: `name@version`, its contract's parameters, (role, port) pairs, what it runs."""
 
     abi: str
     parameters: tuple[tuple[str, bool | int | float | str], ...]
     roles: tuple[tuple[str, str], ...]
+    program: ImageProgram | None = None
 
     def role(self, port: str) -> str:
         """The role of a port, or its own name when no role is bound to it."""

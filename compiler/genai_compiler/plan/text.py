@@ -80,7 +80,8 @@ def _implementation(component: Component) -> str:
     if component.adapter is None:
         return component.artifact or "the runtime"
     parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
-    return f"adapter {component.adapter.abi}({parameters})"
+    program = f" {component.adapter.program}" if component.adapter.program is not None else ""
+    return f"adapter {component.adapter.abi}({parameters}){program}"
 
 
 def _input_facts(each: Input) -> str:

@@ -34,7 +34,9 @@ OFFERED = ALWAYS | {
     "emit_valid_length", "input_presence", "loop_carried_state", "grammar_guidance_adapter", "telemetry_adapter",
     "adaptive_proposal_budget",
 }  # fmt: skip
-PROVIDED = frozenset({"onnx-genai.grammar-guidance@1", "onnx-genai.telemetry@1"})
+PROVIDED = frozenset({
+    "onnx-genai.grammar-guidance@1", "onnx-genai.telemetry@1", "onnx-genai.image-preprocess@1",
+})  # fmt: skip
 """Adapters that the runtime brings; others come through the entry-point group `genai_runtime.adapters`."""
 
 BOUNDARY = frozenset({"onnx-genai.text-assembly@1"})
