@@ -1,13 +1,17 @@
 """Facts that compiler and runtime both state, because neither may import the other: they are the same."""
 
+from dataclasses import fields
 from importlib.metadata import entry_points
 
+from genai_compiler.check import image_words
 from genai_compiler.emit import manifest as written
 from genai_compiler.emit import view
+from genai_compiler.plan import image_program
 from genai_compiler.plan import state as planned
 from genai_compiler.read import negotiate, ort_options, session_options
 from genai_runtime import abi, binding, manifest, providers, state
 from genai_runtime.adapters import registry
+from genai_runtime.adapters.image import limits
 
 
 def test_the_interface_of_generated_code() -> None:
@@ -33,3 +37,12 @@ def test_adapters_that_the_runtime_brings() -> None:
     assert set(registry.OURS) == negotiate.PROVIDED
     assert registry.GROUP == negotiate.ENTRY_POINTS
     assert not entry_points(group=registry.GROUP), "nothing of ours is found through an entry point"
+
+
+def test_image_programs() -> None:
+    for name in ("ImageProgram", "ImageResize", "ImageTiles", "ImagePatches", "ImageOutput"):
+        ours, theirs = getattr(image_program, name), getattr(abi, name)
+        assert [(each.name, each.default) for each in fields(ours)] == [
+            (each.name, each.default) for each in fields(theirs)
+        ]
+    assert (image_words.MAX_PIXELS, image_words.MAX_ELEMENTS) == (limits.MAX_PIXELS, limits.MAX_ELEMENTS)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from genai_runtime.inputs import Dim, unify
+from genai_runtime.pictures import as_pictures
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
@@ -17,7 +18,7 @@ Mode = Literal["replace", "append", "event"]
 
 @dataclass(frozen=True)
 class Output:
-    """A declared output. dims: extents, symbols, None for an axis that is never checked."""
+    """A declared output. dims: extents, symbols, None for an axis that is never checked. value_range: of pictures."""
 
     name: str
     dtype: str
@@ -25,6 +26,7 @@ class Output:
     rowwise: bool = False
     row_axis: int | None = None
     row_factor: int = 1
+    value_range: str = ""
 
 
 @dataclass
@@ -190,6 +192,7 @@ class Publisher:
             {name: [list(slot.events) for slot in slots] for name, slots in self._rows.items()},
             self.iterations,
             dict(self.finish_reasons),
+            {each.name: (each.value_range, each.dims) for each in self._outputs.values() if each.value_range},
         )
 
     def _row_symbols(self, spec: Output) -> dict[str, int]:
@@ -219,6 +222,9 @@ class Result:
     row_event_lists: dict[str, list[list[Array]]]
     iterations: int
     finish_reasons: dict[int, str]
+    picture_forms: dict[str, tuple[str, tuple[Dim, ...]]] = field(
+        default_factory=dict[str, tuple[str, tuple[Dim, ...]]]
+    )
 
     def __getitem__(self, output: str) -> Array:
         """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""
@@ -235,6 +241,18 @@ class Result:
     def rows(self, output: str) -> list[Array | None]:
         """A row-wise output: one [1, ...] array a row, None for a row that published nothing."""
         return self.row_slots[output]
+
+    def images(self, output: str) -> list[Array]:
+        """The pictures of an output of role `image`: uint8 [height, width, channels] each (standard, 11).
+
+        Raises RequestError `no-pictures`; KeyError when nothing was published.
+        """
+        if output not in self.picture_forms:
+            what = f"output '{output}' holds no pictures"
+            raise RequestError("no-pictures", what, help=f"outputs that do: {', '.join(self.picture_forms) or 'none'}")
+        value_range, dims = self.picture_forms[output]
+        given = self.row_slots[output] if output in self.row_slots else [self.aggregate[output]]
+        return [each for array in given if array is not None for each in as_pictures(array, value_range, dims)]
 
     def events(self, output: str) -> list[Array]:
         """What event emits published, in order."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.check.cases_steps import S, W, case
+from tests.check.cases_steps import W, case
 from tests.read.documents import DELETE
 
 IMAGE = "preprocessing/image"

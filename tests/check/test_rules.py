@@ -12,9 +12,10 @@ from tests.check.cases_steps import Case
 CASES: list[Case] = [
     *cases_steps.STEPS, *cases_steps.LOOPS, *cases_steps.BRANCHES, *cases_steps.EMITS, *cases_steps.PRESENCE,
     *cases_parts.CONTRACTS, *cases_parts.OUTPUTS, *cases_parts.COMPONENTS, *cases_parts.TASKS,
-    *cases_parts.PREPROCESSING, *cases_pictures.PICTURES, *cases_state.CELLS, *cases_state.GROUPS, *cases_state.PORTS, *cases_state.SERVING,
-    *cases_state.SESSIONS, *cases_services.SERVICE, *cases_services.TARGET_RULES, *cases_services.ADAPTERS,
-    *cases_services.CHAINS, *cases_services.UNDONE,
+    *cases_parts.PREPROCESSING, *cases_pictures.PICTURES, *cases_state.CELLS, *cases_state.GROUPS,
+    *cases_state.PORTS, *cases_state.SERVING, *cases_state.SESSIONS,
+    *cases_services.SERVICE, *cases_services.TARGET_RULES, *cases_services.ADAPTERS, *cases_services.CHAINS,
+    *cases_services.UNDONE,
 ]  # fmt: skip
 ELSEWHERE = {
     *("V026", "V027", "V028"),  # files: test_artifacts

@@ -1,4 +1,4 @@
-"""An image program's transforms: their order, their fields and what is too large whatever the picture (standard, 12.5)."""
+"""An image program's transforms: their order and their fields (standard, 12.5)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,9 @@ RULES: Rules = {
     "G003": Rule("image-op", "A transform of an image program is one that the standard knows."),
     "V057": Rule("image-decode", "An image program decodes first, and once."),
     "V058": Rule("image-order", "resize, tile, patchify and pad come once each, in this order."),
-    "V059": Rule("image-resize", "A resize names a known mode and interpolation and has the fields that the mode needs."),
+    "V059": Rule(
+        "image-resize", "A resize names a known mode and interpolation and has the fields that the mode needs."
+    ),
     "V060": Rule("image-levels", "rescale has a scale; normalize has three means and three positive deviations."),
     "V061": Rule("image-levels", "rescale and normalize come before patchify."),
     "V062": Rule("image-tiles", "A tile step has a size, at most 4096 tiles, and its thumbnail fields agree."),

@@ -189,7 +189,9 @@ def _output(
     elif value.kind and value.kind not in (wanted := _kinds(content, done)):
         yield "V065", f"'{output.source}' is {value.kind}, no {content}", f"take {' or '.join(wanted)}"
     elif value.kind and not doubtful and (other := sorted((value.done ^ done) & SAME[content])):
-        what = f"'{output.source}' lies on a branch beside {' and '.join(other)}, which the program's pictures go through"
+        what = (
+            f"'{output.source}' lies on a branch beside {' and '.join(other)}, which the program's pictures go through"
+        )
         yield "V065", what, "take a value that went through it too"
 
 

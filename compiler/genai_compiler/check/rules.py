@@ -33,7 +33,8 @@ from genai_compiler.check import (
 from genai_compiler.check.fault import Rule, Rules
 
 MODULES: tuple[ModuleType, ...] = (
-    artifacts, generation_profiles, preprocessing, image_program, image_values, image_shapes, lora_targets, lora_artifacts, contracts_io, components, effects_rows,
+    artifacts, generation_profiles, preprocessing, image_program, image_values, image_shapes,
+    lora_targets, lora_artifacts, contracts_io, components, effects_rows,
     state_cells, sessions, groups, group_ports, serving, steps, loops, branches, emits, capabilities, speculative,
     rollback, graph_contracts, replacement, geometry,
 )  # fmt: skip

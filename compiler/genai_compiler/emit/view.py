@@ -199,7 +199,9 @@ def _input(each: Input) -> str:
 def _output(each: Output) -> str:
     args = [literal(each.name), literal(each.type.dtype), literal(tuple(each.type.dims))]
     args += ["rowwise=True"] if each.rowwise else []
-    return f"Output({', '.join([*args, *_rows(each.type)])})"
+    args += _rows(each.type)
+    args += [f"value_range={literal(each.value_range)}"] if each.value_range else []
+    return f"Output({', '.join(args)})"
 
 
 def _rows(type: Type) -> list[str]:

@@ -107,7 +107,8 @@ def _output(name: str, declared: WorkflowOutput, package: Package, dynamic: froz
     type = type_of(declared.contract).without(dynamic)
     ragged = any(each.output == name and (each.when or each.valid_length) for each in _emits(package.workflow.steps))
     origin = format_path((*WORKFLOW, "outputs", name))
-    return Output(name, type, declared.role, ragged and type.row_axis is not None, origin)
+    rowwise = ragged and type.row_axis is not None
+    return Output(name, type, declared.role, rowwise, origin, declared.value_range or "")
 
 
 def _emits(steps: tuple[Step, ...]) -> Iterator[EmitStep]:

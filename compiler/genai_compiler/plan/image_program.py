@@ -1,8 +1,8 @@
 """A checked image program -> what its adapter is to do, with every word, default and branch resolved (standard, 5.6).
 
-Because the steps have one order and all pictures go one way, a program comes down to at most one change of size, one cut
-into patches, one padding, and for each output what is done to the levels of its pixels. Classes and fields are those of
-the runtime's `adapters.image.program`: generated code states them as they are here.
+Because the steps have one order and all pictures go one way, a program comes down to at most one change of size, one
+cut into patches, one padding, and for each output what is done to the levels of its pixels. Classes and fields are
+those of the runtime's `adapters.image.program`: generated code states them as they are here.
 """
 
 from collections.abc import Mapping

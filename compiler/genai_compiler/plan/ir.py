@@ -77,6 +77,7 @@ class Output:
     role: str
     rowwise: bool
     origin: str
+    value_range: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from genai_runtime.values import Array, Value, to_array, to_value
 GROUP = "genai_runtime.adapters"
 Parameters = Mapping[str, bool | int | float | str]
 AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array | Value]]
-"""Arrays by role in, arrays by role out, or tensors of a type that numpy lacks. Roles without a binding are port names."""
+"""Arrays by role in, arrays (or, of a type that numpy lacks, tensors) by role out; an unbound port is its own role."""
 
 Factory = Callable[..., AdapterCall]
 """Made once a step from the component contract's parameters, and from the program where the document has one for it.

@@ -28,7 +28,9 @@ def decode(data: bytes, name: str = "the picture") -> Array:
         from PIL import Image, UnidentifiedImageError
     except ImportError as missing:
         help = "install genai-compile[image]"
-        raise LoadError("pillow-missing", "pictures are decoded by Pillow, which is not installed", help=help) from missing
+        raise LoadError(
+            "pillow-missing", "pictures are decoded by Pillow, which is not installed", help=help
+        ) from missing
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             hold_size(picture.height, picture.width, name)
@@ -36,7 +38,9 @@ def decode(data: bytes, name: str = "the picture") -> Array:
     except GenaiError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as bomb:
-        raise RequestError("image-limit", f"{name} is too large (V067): {bomb}", help="give a smaller picture") from bomb
+        raise RequestError(
+            "image-limit", f"{name} is too large (V067): {bomb}", help="give a smaller picture"
+        ) from bomb
     except UnidentifiedImageError as unknown:
         what = f"{name} ({len(data)} bytes) is no picture file that can be read"
         raise RequestError("bad-image", what, help=_HELP) from unknown

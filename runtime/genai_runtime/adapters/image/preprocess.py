@@ -80,7 +80,7 @@ class Preprocess:
         if program.patches is None:
             return made
         cut = program.patches
-        grid = patch_grid(*made.tiles.shape[1:3], cut.size, cut.merge)
+        grid = patch_grid(made.tiles.shape[1], made.tiles.shape[2], cut.size, cut.merge)
         return Prepared(made.tiles, original, made.transformed, grid, made.masks)
 
     # ---- outputs -----------------------------------------------------------------------------------------------------

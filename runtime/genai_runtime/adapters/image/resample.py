@@ -1,10 +1,12 @@
 """Resampling by separable kernels that widen when a picture shrinks (standard, 5.6).
 
-bicubic is Catmull-Rom (a = -0.5), bilinear the triangle, lanczos3 the sinc windowed by its own main lobe. Rows first, then
-columns, in float32; levels are rounded half up and clipped once, at the end.
+bicubic is Catmull-Rom (a = -0.5), bilinear the triangle, lanczos3 the sinc windowed by its own main lobe. Both
+directions run in float32; levels are rounded half up and clipped once, at the end. Neighbouring places share most of
+their sources, so a few of them at a time are one small matrix product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import ceil, floor
 
 import numpy as np
 import numpy.typing as npt
@@ -12,46 +14,61 @@ import numpy.typing as npt
 from genai_runtime.values import Array
 
 Floats = npt.NDArray[np.float64]
-BLOCK = 64
-"""Rows made at a time, so that what lies between the two directions stays small."""
+Singles = npt.NDArray[np.float32]
+TIE = np.float32(2**-14)
+"""What lies so close below a half counts as one: float32 is no finer, and ties then fall alike on every machine."""
+BLOCK = 1 << 22
+"""Numbers turned on their side at a time."""
 
 
 def resample(picture: Array, height: int, width: int, interpolation: str) -> Array:
     """uint8 [h, w, channels] -> uint8 [height, width, channels]."""
-    if picture.shape[:2] == (height, width):
+    rows, columns = picture.shape[:2]
+    if (rows, columns) == (height, width):
         return picture
-    rows, row_weights = _taps(picture.shape[0], height, interpolation)
-    columns, column_weights = _taps(picture.shape[1], width, interpolation)
-    out = np.empty((height, width, picture.shape[2]), np.uint8)
-    for start in range(0, height, BLOCK):
-        block = slice(start, start + BLOCK)
-        tall = _weighted(picture, rows[block], row_weights[block], 0)
-        both = _weighted(tall, columns, column_weights, 1)
-        out[block] = np.clip(np.floor(both + np.float32(0.5)), 0, 255)
+    if rows * width < height * columns:  # the direction that leaves less to do goes first
+        made = _down(_across(picture, width, interpolation), height, interpolation)
+    else:
+        made = _across(_down(picture, height, interpolation), width, interpolation)
+    made += np.float32(0.5) + TIE
+    return np.clip(np.floor(made, out=made), 0, 255, out=made).astype(np.uint8)
+
+
+def _down(source: Array, target: int, interpolation: str) -> Singles:
+    """[h, w, channels] -> [target, w, channels]."""
+    lines = source.reshape(len(source), -1)
+    out = np.empty((target, lines.shape[1]), np.float32)
+    for places, sources, weights in _bands(len(source), target, interpolation):
+        np.matmul(weights, lines[sources].astype(np.float32, copy=False), out=out[places])
+    return out.reshape(target, *source.shape[1:])
+
+
+def _across(source: Array, target: int, interpolation: str) -> Singles:
+    """[h, w, channels] -> [h, target, channels]."""
+    rows, columns, channels = source.shape
+    out = np.empty((rows, target, channels), np.float32)
+    step = max(1, BLOCK // (max(columns, target) * channels))
+    for start in range(0, rows, step):
+        block = source[start : start + step]
+        turned = np.ascontiguousarray(block.transpose(1, 0, 2))
+        out[start : start + step] = _down(turned, target, interpolation).transpose(1, 0, 2)
     return out
 
 
-def _weighted(source: Array, places: Array, weights: Array, axis: int) -> npt.NDArray[np.float32]:
-    """The weighted sum over the taps of each target place on an axis. places, weights: [targets, taps]."""
-    taps = weights.T.reshape((-1, len(places), 1, 1) if axis == 0 else (-1, 1, len(places), 1))
-    total = np.take(source, places[:, 0], axis=axis) * taps[0]
-    for at in range(1, len(taps)):
-        total += np.take(source, places[:, at], axis=axis) * taps[at]
-    return total
-
-
-def _taps(source: int, target: int, interpolation: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
-    """For each target place the source places it is made of and their weights, both [target, taps]."""
+def _bands(source: int, target: int, interpolation: str) -> Iterator[tuple[slice, slice, Singles]]:
+    """A few target places at a time: the places, the sources that they are made of, and their weights."""
     kernel, support = KERNELS[interpolation]
     ratio = source / target
     spread = max(ratio, 1.0)
-    centres = (np.arange(target) + 0.5) * ratio
-    first = np.clip(np.floor(centres - support * spread), 0, source - 1).astype(np.intp)
-    last = np.clip(np.ceil(centres + support * spread), first + 1, source).astype(np.intp)
-    places = first[:, None] + np.arange(int((last - first).max()))
-    weights = kernel(np.abs(places + 0.5 - centres[:, None]) / spread) * (places < last[:, None])
-    weights /= weights.sum(axis=1, keepdims=True)
-    return np.minimum(places, source - 1), weights.astype(np.float32)
+    step = min(max(int(64 / ratio), 1), 32)
+    for start in range(0, target, step):
+        end = min(start + step, target)
+        centres = (np.arange(start, end) + 0.5) * ratio - 0.5
+        first = max(0, floor(centres[0] - support * spread))
+        last = min(source, ceil(centres[-1] + support * spread) + 1)
+        weights = kernel(np.abs(np.arange(first, last) - centres[:, None]) / spread)
+        weights /= weights.sum(axis=1, keepdims=True)
+        yield slice(start, end), slice(first, last), weights.astype(np.float32)
 
 
 def _catmull_rom(x: Floats) -> Floats:
@@ -67,7 +84,7 @@ def _lanczos3(x: Floats) -> Floats:
     return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
-KERNELS: dict[str, tuple[Callable[[Floats], Floats], float]] = {
+KERNELS: dict[str, tuple[Callable[[Floats], Floats], int]] = {
     "bicubic": (_catmull_rom, 2),
     "bilinear": (_triangle, 1),
     "lanczos3": (_lanczos3, 3),

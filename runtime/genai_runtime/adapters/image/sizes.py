@@ -31,7 +31,7 @@ def pixel_area(size: Size, least: int, most: int, multiple: int) -> Size:
 
 
 def patch_budget(size: Size, patch: int, most: int, pooling: int) -> Size:
-    """The largest edges on a multiple of patch x pooling with at most `most` patches. Raises RequestError `image-limit`."""
+    """The largest edges on a multiple of patch x pooling with `most` patches at most. May raise image-limit."""
     height, width = size
     side, factor = patch * pooling, sqrt(most * patch * patch / (height * width))
     rows, columns = floor(height * factor / side), floor(width * factor / side)

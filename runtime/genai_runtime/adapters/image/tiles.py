@@ -27,7 +27,7 @@ class HighDefinition(NamedTuple):
 
 
 def best_grid(size: Size, tile: int, most: int, grids: tuple[Grid, ...] = GRIDS) -> Grid:
-    """The grid whose canvas keeps most of the picture's own pixels when it is fitted in; among equals, the least waste."""
+    """The grid whose canvas keeps most of the picture's pixels when it is fitted in; among equals, the least waste."""
 
     def kept_and_waste(grid: Grid) -> tuple[int, int]:
         height, width = grid[1] * tile, grid[0] * tile
@@ -59,10 +59,12 @@ def high_definition_grid(size: Size, tile: int, most: int) -> Grid:
     return best
 
 
-def high_definition(picture: Array, tile: int, most: int, cell: int, background: int, interpolation: str) -> HighDefinition:
-    """The picture, as large as its grid lets it be, in the top left corner of a canvas. Raises RequestError `image-limit`.
+def high_definition(
+    picture: Array, tile: int, most: int, cell: int, background: int, interpolation: str
+) -> HighDefinition:
+    """The picture, as large as its grid lets it be, in the top left corner of a canvas.
 
-    cell: pixels of one entry of the mask.
+    cell: pixels of one entry of the mask. Raises RequestError `image-limit`.
     """
     height, width = picture.shape[:2]
     columns, rows = grid = high_definition_grid((height, width), tile, most)
@@ -74,7 +76,7 @@ def high_definition(picture: Array, tile: int, most: int, cell: int, background:
         what = f"a picture of {width}x{height} pixels would be {inner[1]}x{inner[0]} on its tiles (V067)"
         raise RequestError("image-limit", what, help="cut it to a part that is less narrow")
     canvas = np.full((tall, wide, picture.shape[2]), background, np.uint8)
-    canvas[: inner[0], : inner[1]] = resample(picture, *inner, interpolation)
+    canvas[: inner[0], : inner[1]] = resample(picture, inner[0], inner[1], interpolation)
     mask = np.ones((tall // cell, wide // cell), np.uint8)
     mask[mask.shape[0] - (tall - inner[0]) // cell :] = 0
     mask[:, mask.shape[1] - (wide - inner[1]) // cell :] = 0
