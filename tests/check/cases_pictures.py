@@ -108,6 +108,7 @@ PICTURES = [
     case("V067", "pictures", plain(DECODE, {**TILE, "tile_size": 4200}, PATCHIFY, PAD), f"{AT}[1]"),
     case("V067", "pictures", plain(DECODE, {**AREA, "min_pixels": 1 << 25, "max_pixels": 1 << 26}, PATCHIFY, PAD),
          f"{AT}[1]"),
+    case("V067", "pictures", plain(DECODE, {**BUDGET, "pooling_kernel_size": 3}, PATCHIFY, PAD), f"{AT}[1]"),
     case("V067", "pictures", instead(7, target_length=1 << 24), f"{AT}[7]"),
     case("V067", "pictures", instead(1, size=56), f"{AT}[7]"),
 ]  # fmt: skip

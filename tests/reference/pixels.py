@@ -42,8 +42,8 @@ def patch_budget(height: int, width: int, transform: Document) -> tuple[int, int
         tall, wide = p * k, min(math.floor(width / height) * p * k, cap)
     elif wide == 0:
         tall, wide = min(math.floor(height / width) * p * k, cap), p * k
-    if (tall // p) * (wide // p) > most:
-        raise refuse("more patches than the budget")
+    if tall * wide == 0 or (tall // p) * (wide // p) > most:
+        raise refuse("more patches than the budget, or none")
     return tall, wide
 
 

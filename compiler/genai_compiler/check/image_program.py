@@ -140,6 +140,10 @@ def _resize(transform: ImageTransform) -> Found:
         elif mode == "pixel_area" and (transform.min_pixels or 0) > (transform.max_pixels or 0):
             what = f"min_pixels {transform.min_pixels} is above max_pixels {transform.max_pixels}"
             yield "V059", what, "exchange them"
+        elif mode == "patch_budget" and (transform.pooling_kernel_size or 0) ** 2 > (transform.max_patches or 0):
+            pooling = transform.pooling_kernel_size
+            what = f"one group of {pooling}x{pooling} patches is more than max_patches {transform.max_patches}"
+            yield "V067", what, "raise max_patches"
     yield from _interpolation("V059", transform.interpolation)
 
 

@@ -25,8 +25,3 @@ def program_kinds(value: Any) -> Iterator[str]:
         yield type(value).__name__
         for each in fields(value):
             yield from program_kinds(getattr(value, each.name))
-
-
-def program_table(runner: str) -> str:
-    """The constant that holds the program of a runner: `image_preprocess` has IMAGE_PREPROCESS_PROGRAM."""
-    return f"{runner.upper()}_PROGRAM"

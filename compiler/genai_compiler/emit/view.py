@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
-from genai_compiler.emit.programs import program_kinds, program_literal, program_table
+from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
@@ -117,17 +117,18 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     bindings = tuple(_locals(plan, names))
     views = OpViews(plan, names)
     body = views.region(plan.body, "0")
+    programs = {name: (names.constant(f"{name}_program"), each) for name, each in _adapter_programs(views.uses, plan)}
     tables = (
         *(_cell_table(name, cell) for name, cell in views.uses.cells.items()),
         *_decoder_table(plan),
         *_held_tables(views.uses),
-        *_programs(views.uses, plan),
+        *(f"{constant} = {program_literal(each)}" for constant, each in programs.values()),
     )
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
     extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
-    extra |= {kind for _, each in _adapter_programs(views.uses, plan) for kind in program_kinds(each)}
+    extra |= {kind for _, each in programs.values() for kind in program_kinds(each)}
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -140,7 +141,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
             *_table("OUTPUTS", "Output", [_output(each) for each in plan.outputs]),
             *tables,
         ),
-        opens=(*_opens(views.uses, plan), *_open_decoder(plan)) or ("pass",),
+        opens=(*_opens(views.uses, plan, programs), *_open_decoder(plan)) or ("pass",),
         locals=(*runners, *bindings),
         body=body,
         silent=() if views.uses.publishes else ("yield from ()",),
@@ -216,14 +217,18 @@ def _cell_table(name: str, cell: Cell) -> str:
     return f"{name} = Cell({', '.join(args)})"
 
 
-def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
+Programs = dict[str, tuple[str, ImageProgram]]
+"""Runner -> the constant that holds its program, and the program."""
+
+
+def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
     for name, (component, inputs, outputs, origin) in uses.runners.items():
         adapter = plan.component(component).adapter
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
             given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
-            given += [f"program={program_table(name)}"] if adapter.program is not None else []
+            given += [f"program={programs[name][0]}"] if name in programs else []
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
@@ -242,11 +247,6 @@ def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, ImageProgra
         adapter = plan.component(component).adapter
         if adapter is not None and adapter.program is not None:
             yield name, adapter.program
-
-
-def _programs(uses: Uses, plan: Plan) -> Iterator[str]:
-    for name, program in _adapter_programs(uses, plan):
-        yield f"{program_table(name)} = {program_literal(program)}"
 
 
 def _held_tables(uses: Uses) -> Iterator[str]:
