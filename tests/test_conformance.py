@@ -18,7 +18,6 @@ from tests.reference.values import Events, Published, Rows
 
 NOT_OFFERED = {
     "adapter": "onnx-genai.parameter-overlay",
-    "vlm": "onnx-genai.image-preprocess",
 }
 """Packages whose adapter is not provided yet: they must be refused, naming it."""
 

@@ -5,14 +5,16 @@ from importlib.metadata import entry_points
 from typing import get_args
 
 from genai_compiler.check import audio_program as audio
+from genai_compiler.check import image_words
 from genai_compiler.emit import manifest as written
 from genai_compiler.emit import view
-from genai_compiler.plan import audio_program
+from genai_compiler.plan import audio_program, image_program
 from genai_compiler.plan import state as planned
 from genai_compiler.read import negotiate, ort_options, session_options, text_assembly
 from genai_runtime import abi, binding, manifest, providers, state
 from genai_runtime.adapters import registry
 from genai_runtime.adapters.audio import log_mel, program, wav
+from genai_runtime.adapters.image import limits
 from genai_runtime.text_assembly import TRANSFORMS
 
 
@@ -56,3 +58,12 @@ def test_adapters_that_the_runtime_brings() -> None:
     assert set(registry.OURS) == negotiate.PROVIDED
     assert registry.GROUP == negotiate.ENTRY_POINTS
     assert not entry_points(group=registry.GROUP), "nothing of ours is found through an entry point"
+
+
+def test_image_programs() -> None:
+    for name in ("ImageProgram", "ImageResize", "ImageTiles", "ImagePatches", "ImageOutput"):
+        ours, theirs = getattr(image_program, name), getattr(abi, name)
+        assert [(each.name, each.default) for each in fields(ours)] == [
+            (each.name, each.default) for each in fields(theirs)
+        ]
+    assert (image_words.MAX_PIXELS, image_words.MAX_ELEMENTS) == (limits.MAX_PIXELS, limits.MAX_ELEMENTS)

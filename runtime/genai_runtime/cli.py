@@ -79,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--tokens", metavar="1,2,3", help="continue these token ids; prints ids")
     what.add_argument("--speech", metavar="TEXT", help="say this text; --save says where to")
     what.add_argument("--describe", action="store_true", help="print inputs, outputs, state and providers as JSON")
+    parser.add_argument(
+        "--image", action="append", type=Path, default=[], metavar="FILE", help="show this picture; may be repeated"
+    )
     parser.add_argument("--system", help="system message of a chat")
     parser.add_argument("--instructions", default="", metavar="TEXT", help="how to say it, in words")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the sound of --speech to this file")
@@ -145,6 +148,7 @@ def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen = {name: getattr(arguments, name) for name in (*FLOATS, *WHOLE) if getattr(arguments, name) is not None}
     return chosen | {
+        "images": arguments.image,
         "max_new_tokens": arguments.max_new_tokens,
         "stop": arguments.stop or None,
         "stop_on_eos": not arguments.ignore_eos,

@@ -8,6 +8,7 @@ import numpy as np
 
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.media import Audio, Media, encode, pick
+from genai_runtime.pictures import as_pictures
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
@@ -18,7 +19,7 @@ Mode = Literal["replace", "append", "event"]
 
 @dataclass(frozen=True)
 class Output:
-    """A declared output. dims: extents, symbols, None for an axis that is never checked."""
+    """A declared output. dims: extents, symbols, None for an axis that is never checked. value_range: of pictures."""
 
     name: str
     dtype: str
@@ -26,6 +27,7 @@ class Output:
     rowwise: bool = False
     row_axis: int | None = None
     row_factor: int = 1
+    value_range: str = ""
 
 
 @dataclass
@@ -191,6 +193,7 @@ class Publisher:
             {name: [list(slot.events) for slot in slots] for name, slots in self._rows.items()},
             self.iterations,
             dict(self.finish_reasons),
+            {each.name: (each.value_range, each.dims) for each in self._outputs.values() if each.value_range},
         )
 
     def _row_symbols(self, spec: Output) -> dict[str, int]:
@@ -220,6 +223,9 @@ class Result:
     row_event_lists: dict[str, list[list[Array]]]
     iterations: int
     finish_reasons: dict[int, str]
+    picture_forms: dict[str, tuple[str, tuple[Dim, ...]]] = field(
+        default_factory=dict[str, tuple[str, tuple[Dim, ...]]]
+    )
     media: Mapping[str, Media] = field(default_factory=dict[str, Media])
 
     def __getitem__(self, output: str) -> Array:
@@ -237,6 +243,18 @@ class Result:
     def rows(self, output: str) -> list[Array | None]:
         """A row-wise output: one [1, ...] array a row, None for a row that published nothing."""
         return self.row_slots[output]
+
+    def images(self, output: str) -> list[Array]:
+        """The pictures of an output of role `image`: uint8 [height, width, channels] each (standard, 11).
+
+        Raises RequestError `no-pictures`; KeyError when nothing was published.
+        """
+        if output not in self.picture_forms:
+            what = f"output '{output}' holds no pictures"
+            raise RequestError("no-pictures", what, help=f"outputs that do: {', '.join(self.picture_forms) or 'none'}")
+        value_range, dims = self.picture_forms[output]
+        given = self.row_slots[output] if output in self.row_slots else [self.aggregate[output]]
+        return [each for array in given if array is not None for each in as_pictures(array, value_range, dims)]
 
     def events(self, output: str) -> list[Array]:
         """What event emits published, in order."""

@@ -9,6 +9,7 @@ from genai_compiler.check.fault import Faults
 from genai_compiler.check.generation_profiles import check_generation_profiles
 from genai_compiler.check.group_ports import check_group_ports
 from genai_compiler.check.groups import check_groups
+from genai_compiler.check.image_program import check_image_program
 from genai_compiler.check.lora_artifacts import check_adapters
 from genai_compiler.check.lora_targets import check_overlays, check_service
 from genai_compiler.check.preprocessing import check_preprocessing
@@ -42,6 +43,8 @@ def _faults(metadata: Metadata) -> Faults:
             yield from check_rollback(metadata.speculative, workflow)
     if metadata.preprocessing is not None and metadata.preprocessing.audio is not None:
         yield from check_audio_program(metadata.preprocessing.audio)
+    if metadata.preprocessing is not None and metadata.preprocessing.image is not None:
+        yield from check_image_program(metadata.preprocessing.image)
     if workflow is not None:
         yield from _workflow(metadata, workflow)
 

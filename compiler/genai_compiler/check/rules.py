@@ -16,6 +16,9 @@ from genai_compiler.check import (
     graph_contracts,
     group_ports,
     groups,
+    image_program,
+    image_shapes,
+    image_values,
     loops,
     lora_artifacts,
     lora_targets,
@@ -31,9 +34,10 @@ from genai_compiler.check import (
 from genai_compiler.check.fault import Rule, Rules
 
 MODULES: tuple[ModuleType, ...] = (
-    artifacts, generation_profiles, preprocessing, audio_program, lora_targets, lora_artifacts, contracts_io,
-    components, effects_rows, state_cells, sessions, groups, group_ports, serving, steps, loops, branches, emits,
-    capabilities, speculative, rollback, graph_contracts, replacement, geometry,
+    artifacts, generation_profiles, preprocessing, image_program, image_values, image_shapes, audio_program,
+    lora_targets, lora_artifacts, contracts_io, components, effects_rows,
+    state_cells, sessions, groups, group_ports, serving, steps, loops, branches, emits, capabilities, speculative,
+    rollback, graph_contracts, replacement, geometry,
 )  # fmt: skip
 
 

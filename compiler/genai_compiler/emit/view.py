@@ -9,6 +9,7 @@ from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop
 from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
 from genai_compiler.plan.state import StateGroup
 from genai_compiler.plan.uses import walk
@@ -25,6 +26,11 @@ SOMETIMES = frozenset(
         "HeldSpec",
         "Holder",
         "AudioProgram",
+        "ImageOutput",
+        "ImagePatches",
+        "ImageProgram",
+        "ImageResize",
+        "ImageTiles",
         "Mask",
         "RUN_FAILURES",
         "Slot",
@@ -197,6 +203,7 @@ def _output(each: Output) -> str:
     args = [literal(each.name), literal(each.type.dtype), literal(tuple(each.type.dims))]
     args += ["rowwise=True"] if each.rowwise else []
     args += _rows(each.type)
+    args += [f"value_range={literal(each.value_range)}"] if each.value_range else []
     return f"Output({', '.join(args)})"
 
 
@@ -212,7 +219,7 @@ def _cell_table(name: str, cell: Cell) -> str:
     return f"{name} = Cell({', '.join(args)})"
 
 
-Programs = dict[str, tuple[str, AudioProgram]]
+Programs = dict[str, tuple[str, AudioProgram | ImageProgram]]
 """Runner -> the constant that holds its program, and the program."""
 
 
@@ -236,7 +243,7 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         yield f"self.{name} = Holder(sessions, {constant})"
 
 
-def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, AudioProgram]]:
+def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, AudioProgram | ImageProgram]]:
     """The programs that adapters run, by the runner that runs them."""
     for name, (component, *_) in uses.runners.items():
         adapter = plan.component(component).adapter

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -77,6 +78,7 @@ class Output:
     role: str
     rowwise: bool
     origin: str
+    value_range: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Adapter:
     abi: str
     parameters: tuple[tuple[str, bool | int | float | str], ...]
     roles: tuple[tuple[str, str], ...]
-    program: AudioProgram | None = None
+    program: AudioProgram | ImageProgram | None = None
 
     def role(self, port: str) -> str:
         """The role of a port, or its own name when no role is bound to it."""

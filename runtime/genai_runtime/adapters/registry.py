@@ -4,16 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from genai_runtime.adapters.audio import audio_preprocess
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
+from genai_runtime.adapters.image.preprocess import image_preprocess
 from genai_runtime.adapters.telemetry import telemetry
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError
 from genai_runtime.values import Array, Value, to_array, to_value
 
 GROUP = "genai_runtime.adapters"
 Parameters = Mapping[str, bool | int | float | str]
-AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-"""Arrays by role in, arrays by role out. Roles without a binding are port names."""
+AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array | Value]]
+"""Arrays by role in, arrays (or, of a type that numpy lacks, tensors) by role out; an unbound port is its own role."""
 
 Factory = Callable[..., AdapterCall]
 """Made once a step from the component contract's parameters, and from the program where the document has one for it.
@@ -24,6 +27,7 @@ May raise ValueError for parameters it does not know.
 OURS: Mapping[str, Factory] = {
     "onnx-genai.audio-preprocess@1": audio_preprocess,
     "onnx-genai.grammar-guidance@1": grammar_guidance,
+    "onnx-genai.image-preprocess@1": image_preprocess,
     "onnx-genai.telemetry@1": telemetry,
 }
 
@@ -42,7 +46,7 @@ class Adapter:
         arrays = {role: to_array(value) for (_, role), value in zip(self.inputs, values, strict=True)}
         try:
             made = self.call(arrays)
-            return [to_value(made[role]) for _, role in self.outputs]
+            return [_value(made[role]) for _, role in self.outputs]
         except GenaiError as failure:
             raise type(failure)(failure.code, failure.what, help=failure.help, origin=self.origin) from failure
         except (ArithmeticError, LookupError, TypeError, ValueError) as failure:
@@ -72,6 +76,10 @@ def open_adapter(
             "adapter-parameters", f"adapter '{abi}' refuses its parameters: {fault}", origin=origin
         ) from fault
     return Adapter(call, inputs, outputs, origin)
+
+
+def _value(made: Array | Value) -> Value:
+    return to_value(made) if isinstance(made, np.ndarray | np.generic) else made
 
 
 def _installed(abi: str) -> Factory | None:
