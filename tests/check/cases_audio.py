@@ -90,7 +90,8 @@ AUDIO = [
     audio(f"{O}[0]", changed(0, "features", "shape", ["batch", 128, 3000])),
     audio(f"{O}[0]", changed(0, "features", "shape", ["batch", 80, 1500])),
     audio(f"{O}[1]", changed(1, "wave", "shape", ["batch", 16000])),
-    audio(f"{O}[1]", changed(1, "wave", "shape", [2, "length"])),
+    audio(f"{O}[1]", changed(1, "wave", "shape", [2, "length"], {
+        f"{TS}/{PAD}": {"op": "spectrogram", "outputs": ["windowed"]}, f"{OS}/1/source": "windowed"})),
     audio(f"{O}[0]", {f"{TS}": [{"op": "decode"}]}),
     audio(f"{O}[1]", {f"{TS}": [], f"{OS}/0/content": "waveform"}),
     case("G006", "audio", {f"{OS}/1": DELETE}, O),

@@ -260,20 +260,21 @@ class Chain:
 
     def _shape(self, output: AudioOutput) -> "_Sayings":
         content, window = output.content, self.window or None
-        known: tuple[int | None, ...] = (1,)
+        rows = None if window else 1  # several files make rows of one tensor where all have one length
+        known: tuple[int | None, ...] = (rows,)
         if content == "audio_features":
-            known = (1, self.mels or None, self.window // HOP if window else None)
+            known = (rows, self.mels or None, self.window // HOP if window else None)
         elif content == "waveform":
-            known = (1, window)
+            known = (rows, window)
         contract = output.contract
         for rank in {output.rank, contract.rank if contract is not None else None} - {None, len(known)}:
             return [(f"'{content}' has rank {len(known)}, not {rank}", "correct the rank")]
         shape = (contract.shape if contract is not None else None) or ()
         for axis, (made, declared) in enumerate(zip(known, shape, strict=False)):
             if made is not None and isinstance(declared, int) and declared != made:
-                rows = "one file makes one row" if axis == 0 else f"the program makes {made}"
+                said = "without a fixed window one file makes one row" if axis == 0 else f"the program makes {made}"
                 return [
-                    (f"the contract says {declared} on axis {axis}, and {rows}", "correct the shape, or use a symbol")
+                    (f"the contract says {declared} on axis {axis}, and {said}", "correct the shape, or use a symbol")
                 ]
         return []
 

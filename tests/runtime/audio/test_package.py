@@ -92,6 +92,14 @@ def test_programs_are_what_the_reference_makes_of_them(tmp_path: Path, name: str
         np.testing.assert_allclose(made, expected, rtol=0, atol=2e-5, err_msg=each)
 
 
+def test_several_files_are_rows(model: genai_runtime.Model) -> None:
+    other = wav16(tone(700))
+    together = model.run({"file": [STEREO, other]})
+    alone = [model.run({"file": each}) for each in (STEREO, other)]
+    for each in NAMES:
+        assert np.array_equal(together[each], np.concatenate([one[each] for one in alone])), each
+
+
 def test_a_file_that_is_no_sound_is_named_with_its_step(model: genai_runtime.Model) -> None:
     with pytest.raises(genai_runtime.ExecutionError) as failed:
         model.run(bytes_of(b"GIF89a"))
