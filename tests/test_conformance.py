@@ -7,17 +7,17 @@ our own output.
 from pathlib import Path
 
 import genai_runtime
+import numpy as np
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_runtime.publish import Result
 
 from tests.data import needs_data
-from tests.reference.cases import Call, Case, compare, load_cases, workflow_packages
+from tests.reference.cases import Call, Case, compare, expected_file, load_cases, workflow_packages
 from tests.reference.values import Events, Published, Rows
 
 NOT_OFFERED = {
     "adapter": "onnx-genai.parameter-overlay",
-    "vlm": "onnx-genai.image-preprocess",
 }
 """Packages whose adapter is not provided yet: they must be refused, naming it."""
 
@@ -59,6 +59,35 @@ def test_package_with_an_adapter_we_lack_is_refused_by_name(name: str, tmp_path:
     assert not (tmp_path / "out.compiled").exists()
 
 
+SPEECH = [each for each in workflow_packages() if "speech_capability" in expected_file(each)]
+
+
+@needs_data
+@pytest.mark.parametrize("name", SPEECH)
+def test_speech_is_bound_or_refused_as_expected(name: str, tmp_path: Path) -> None:
+    """The capability is built from what is loaded; the workflow runs either way (the cases above)."""
+    expected, out = expected_file(name), tmp_path / f"{name}.compiled"
+    compile_package(load_cases(name)[0].folder, out=out)
+    wanted = expected["speech_capability"]
+    with genai_runtime.load(out) as model:
+        if wanted["status"] == "error":
+            with pytest.raises(genai_runtime.RequestError) as refused:
+                model.speech("Hello there.")
+            assert refused.value.code == "ambiguous-speech"
+            return
+        bound = model.speech_binding
+        assert (bound.audio_output, bound.text_assembly) == (wanted["audio_output"], wanted["text_assembly"])
+        for each in expected["text_assembly"]:
+            assert bound.assembly.prompt(each["fields"]["input"], each["fields"]["instructions"]) == each["prompt"]
+        tokens = model.tokenizer.encode(" Hello there.")
+        assert model.speech("Hello there.").content == model.run({"request.prompt_tokens": [tokens]}).audio().content
+
+
+@needs_data
+def test_the_three_speech_packages_are_among_them() -> None:
+    assert SPEECH == ["speech_wav", "speech_wav_two_adapters", "speech_wav_two_audio"]
+
+
 def case_faults(case: Case, compiled: Path) -> list[str]:
     """What a fresh load of the compiled package gets wrong in one case."""
     with genai_runtime.load(compiled) as model:
@@ -75,7 +104,28 @@ def call_faults(model: genai_runtime.Model, call: Call) -> list[str]:
         return refusal_faults(call, failure)
     if call.error_kind is not None:
         return [f"expected an error of kind {call.error_kind}"]
-    return compare(call.expect, published(result), result.iterations)
+    return compare(call.expect, published(result), result.iterations) + delivery_faults(call, result)
+
+
+def delivery_faults(call: Call, result: Result) -> list[str]:
+    """What the sound that is handed over gets wrong: its header exactly, its samples within their tolerance."""
+    wanted = call.expect.get("delivery")
+    if wanted is None:
+        return []
+    audio = result.audio(wanted["output"])
+    facts = {
+        "content_type": audio.content_type,
+        "sample_rate_hz": audio.sample_rate,
+        "channels": audio.channels,
+        "wav_bytes": len(audio.content),
+        "header_hex": audio.content[:44].hex(),
+    }
+    faults = [f"{name}: {each!r}, not {wanted[name]!r}" for name, each in facts.items() if each != wanted[name]]
+    made = np.frombuffer(audio.content, "<i2", offset=44).astype(np.int64)
+    pcm = np.array(wanted["pcm_s16_interleaved"])
+    if made.shape != pcm.shape or np.abs(made - pcm).max(initial=0) > wanted["pcm_atol"]:
+        faults.append(f"pcm_s16_interleaved: {made.tolist()[:16]}...")
+    return faults
 
 
 def refusal_faults(call: Call, failure: genai_runtime.GenaiError) -> list[str]:

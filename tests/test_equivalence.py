@@ -38,7 +38,7 @@ def ints(*values: int) -> Array:
 
 def test_every_fixture_is_run_here() -> None:
     flow = {"branch-joins", "nested-loops", "session-counter", "ragged-emit", "bounded-growing", "tiny-decoder"}
-    elsewhere = {"tiny-held-state"}  # tests/runtime/test_held.py
+    elsewhere = {"tiny-held-state", "negatives"}  # tests/runtime/test_held.py, tests/images/test_package.py
     assert {*flow, *DECODERS, *elsewhere} == set(CASES)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tools.fixtures.control_flow import branch_joins, nested_loops
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
 from tools.fixtures.held_decoder import tiny_held_state
+from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
 from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
@@ -19,6 +20,7 @@ FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 MAKERS: dict[str, Callable[[Path], None]] = {
     "bounded-growing": bounded_growing,
     "branch-joins": branch_joins,
+    "negatives": negatives,
     "nested-loops": nested_loops,
     "ragged-emit": ragged_emit,
     "session-counter": session_counter,

@@ -10,6 +10,7 @@ from genai_runtime.abi import ABI_VERSION
 from genai_runtime.generation import Generation, Piece, Stats
 from genai_runtime.load import load
 from genai_runtime.model import Model
+from genai_runtime.pictures import save_png
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError, RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Event
@@ -29,4 +30,5 @@ __all__ = [
     "SamplingOptions",
     "Stats",
     "load",
+    "save_png",
 ]

@@ -4,6 +4,8 @@ A change that an existing executor would notice raises ABI_VERSION; `load` refus
 """
 
 from genai_runtime.adapters import open_adapter
+from genai_runtime.adapters.audio.program import AudioProgram
+from genai_runtime.adapters.image.program import ImageOutput, ImagePatches, ImageProgram, ImageResize, ImageTiles
 from genai_runtime.binding import RUN_FAILURES
 from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
@@ -21,12 +23,18 @@ ABI_VERSION = 1
 __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
+    "AudioProgram",
     "Cell",
     "Decoder",
     "DecoderSpec",
     "Event",
     "HeldSpec",
     "Holder",
+    "ImageOutput",
+    "ImagePatches",
+    "ImageProgram",
+    "ImageResize",
+    "ImageTiles",
     "Input",
     "Mask",
     "Output",

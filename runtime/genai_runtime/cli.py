@@ -77,8 +77,14 @@ def _parser() -> argparse.ArgumentParser:
         "--chat", metavar="TEXT", nargs="?", const="", help="answer this message; without TEXT, a conversation"
     )
     what.add_argument("--tokens", metavar="1,2,3", help="continue these token ids; prints ids")
+    what.add_argument("--speech", metavar="TEXT", help="say this text; --save says where to")
     what.add_argument("--describe", action="store_true", help="print inputs, outputs, state and providers as JSON")
+    parser.add_argument(
+        "--image", action="append", type=Path, default=[], metavar="FILE", help="show this picture; may be repeated"
+    )
     parser.add_argument("--system", help="system message of a chat")
+    parser.add_argument("--instructions", default="", metavar="TEXT", help="how to say it, in words")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the sound of --speech to this file")
     parser.add_argument("-n", "--max-new-tokens", type=int)
     for name in FLOATS:
         parser.add_argument(f"--{name.replace('_', '-')}", type=float)
@@ -101,6 +107,8 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
     if arguments.describe:
         print(json.dumps(model.describe(), indent=2))
         return EXIT_DONE
+    if arguments.speech is not None:
+        return _say(model, arguments)
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None:
         if sys.stdin.isatty():
             return _conversation(model, arguments)
@@ -108,6 +116,15 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
     if arguments.chat == "":
         return _conversation(model, arguments)
     _show(_start(model, arguments), arguments)
+    return EXIT_DONE
+
+
+def _say(model: "Model", arguments: argparse.Namespace) -> int:
+    """Speech to a file. Raises RequestError `no-file` without one."""
+    if arguments.save is None:
+        raise RequestError("no-file", "--speech makes a sound, and nothing says where to", help="add --save FILE.wav")
+    audio = model.speech(arguments.speech, arguments.instructions)
+    print(f"{audio.save(arguments.save)}: {audio.content_type}, {audio.channels} x {audio.sample_rate} Hz")
     return EXIT_DONE
 
 
@@ -131,6 +148,7 @@ def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen = {name: getattr(arguments, name) for name in (*FLOATS, *WHOLE) if getattr(arguments, name) is not None}
     return chosen | {
+        "images": arguments.image,
         "max_new_tokens": arguments.max_new_tokens,
         "stop": arguments.stop or None,
         "stop_on_eos": not arguments.ignore_eos,

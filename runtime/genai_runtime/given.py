@@ -1,10 +1,12 @@
 """What a caller hands in, before anything reads it: prompts, token ids, input tensors, session names."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from genai_runtime.adapters.image.files import join_files
 from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
@@ -44,7 +46,7 @@ def token_ids(prompt: Any) -> list[int]:
 
 
 def as_tensors(inputs: Any) -> dict[str, Array]:
-    """The inputs of `run` as arrays. Raises RequestError `bad-inputs`, `bad-value`."""
+    """The inputs of `run` as arrays; bytes and Paths are files. Raises RequestError `bad-inputs`, `bad-value`."""
     if not isinstance(inputs, Mapping):
         help = "give a mapping: input name -> array"
         raise RequestError("bad-inputs", f"the inputs are no mapping: {_short(inputs)}", help=help)
@@ -55,7 +57,15 @@ def as_tensors(inputs: Any) -> dict[str, Array]:
     return {name: _tensor(name, value) for name, value in given.items()}
 
 
+Bytes = bytes | bytearray | memoryview
+
+
 def _tensor(name: str, value: Any) -> Array:
+    if isinstance(value, Bytes | Path):
+        value = [value]
+    if isinstance(value, list | tuple) and value and all(isinstance(each, Bytes | Path) for each in value):
+        files = cast(list[Bytes | Path], value)
+        return np.frombuffer(join_files([_content(name, each) for each in files]), np.uint8)
     try:
         array = np.asarray(value)
     except Exception as fault:  # whatever a foreign object's own conversion raises
@@ -63,6 +73,18 @@ def _tensor(name: str, value: Any) -> Array:
     if array.dtype.kind == "O":
         raise RequestError("bad-value", f"input '{name}' is no array of numbers: {_short(value)}")
     return array
+
+
+def _content(name: str, file: Bytes | Path) -> bytes:
+    """The bytes of a file. Raises RequestError `no-such-file`, `unreadable-file`."""
+    if not isinstance(file, Path):
+        return bytes(file)
+    if not file.is_file():
+        raise RequestError("no-such-file", f"input '{name}': there is no file '{file}'")
+    try:
+        return file.read_bytes()
+    except OSError as failure:
+        raise RequestError("unreadable-file", f"input '{name}': '{file}' can't be read: {failure}") from failure
 
 
 def hold_session(session: Any) -> str | None:

@@ -20,6 +20,8 @@ COMPILE_AGAIN = "compile the package again with genai-compile"
 
 _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str}
 _PORT = {"name": str, "type": str, "role": str}
+_MEDIA = {"container": str, "encoding": str, "delivery": str, "sample_rate_hz": int, "channels": int}
+_ASSEMBLY = {"max_input_tokens": int, "max_output_units": int, "state_advance_units": int, "segments": [dict]}
 _SHAPE: dict[str, Any] = {
     "compiler": str,
     "name": str,
@@ -46,7 +48,8 @@ _SHAPE: dict[str, Any] = {
     },
     "session": {"options": dict, "providers": [{"name": str, "options": dict}]},
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
-    "outputs": [_PORT],
+    "outputs": [{**_PORT, "stage": str, "media": dict}],
+    "speech": {"assemblies": [{"component": str, "program": _ASSEMBLY}], "outputs": [str]},
     "state_groups": [dict],
     "owned_inputs": [str],
     "overridable": [str],
@@ -90,6 +93,8 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
         raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
     graphs = data["graphs"].values() if isinstance(data.get("graphs"), dict) else ()
     faults = [*_shape_faults(data, _SHAPE, ""), *_shape_faults(list(graphs), [_GRAPH], "graphs")]
+    media = [each["media"] for each in data["outputs"] if each["media"]] if not faults else []
+    faults += _shape_faults(media, [_MEDIA], "outputs.media")
     faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
     faults = faults or list(_value_faults(data))
     if faults:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy.typing as npt
 
 from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
-from genai_runtime.declared import checked_overrides, given_for, length_roles, prompt_tensor, refuse_owned
+from genai_runtime.declared import checked_overrides, given_for, image_tensor, length_roles, prompt_tensor, refuse_owned
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
 from genai_runtime.manifest import Manifest
@@ -30,6 +32,7 @@ from genai_runtime.request import Audience, Event, Request, SessionStore
 from genai_runtime.running import Run
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.sessions import Sessions
+from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
@@ -44,7 +47,7 @@ class Executor(Protocol):
     def run(self, request: Request) -> Generator[Event, None, Result]: ...
 
 
-class Model:
+class Model(Speaking):
     """A compiled package, ready to run. Use it in a `with` block, or leave it to the garbage collector.
 
     One model may serve several threads: every request has its own state; ONNX Runtime's sessions allow concurrent runs.
@@ -68,15 +71,17 @@ class Model:
         stop_on_eos: bool = True,
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
+        images: Sequence[bytes | Path] = (),
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
 
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
-        that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
+        that end a row, beside the package's end tokens. images: picture files, for a package with one input for them;
+        every row sees them. Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, closed).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, closed).
         """
         executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)
@@ -84,11 +89,12 @@ class Model:
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped, audience = set[int](), Audience()
+        media = image_tensor(self._manifest.data, images)
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience)
+            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience, media)
         else:
-            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
+            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos, media)
         return Generation(runs, prompts, text, stopped, limits.context, audience)
 
     def chat(
@@ -140,6 +146,7 @@ class Model:
     ) -> Result:
         """One invocation with exactly the document's inputs, by name or application alias.
 
+        inputs: arrays; for an input that takes a file's bytes also the bytes, a Path, or a list of them.
         session: keeps session-scoped state between calls under this name; without it every call is a first turn.
         overrides: overridable component -> the declared component to run in its place.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
@@ -170,16 +177,17 @@ class Model:
         session: str | None,
         overrides: Mapping[str, str] | None,
         audience: Audience,
+        roles: Mapping[str, int] | None = None,
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = as_tensors(inputs)
         held = hold_session(session)
         refuse_owned(self._manifest.data, tensors)
-        roles, sampling = self._sampling_of(tensors)
+        chosen, sampling = self._sampling_of(tensors)
         store = None if held is None else self._kept.setdefault(held, SessionStore())
         request = Request(
             tensors=tensors,
-            roles=roles,
+            roles={**(roles or {}), **chosen},
             stop_on_eos=stop_on_eos,
             session=store,
             sampling=sampling,
@@ -190,7 +198,8 @@ class Model:
             audience=audience,
         )
         with nullcontext() if store is None else store.leased(str(session)):
-            return (yield from executor.run(request))
+            result = yield from executor.run(request)
+        return replace(result, media=self._media) if self._media else result
 
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""
@@ -211,6 +220,7 @@ class Model:
             "policy": data["generation"]["policy"],
             "context_length": data["generation"]["context_length"],
             "end_ids": data["generation"]["end_ids"],
+            "speech": self._speech_facts(),
             "providers": self._sessions.active_providers(),
             "threads": self._sessions.settings.options.get("intra_op_num_threads"),
         }
@@ -303,6 +313,7 @@ class Model:
         stop_on_eos: bool,
         stopped: set[int],
         audience: Audience,
+        media: Mapping[str, Array],
     ) -> list[Callable[[], Run]]:
         """One run for all rows where the decoder can tell their lengths apart, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
@@ -312,7 +323,7 @@ class Model:
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
             return Request(
-                tensors=prompt_tensor(self._manifest.data, chosen),
+                tensors={**prompt_tensor(self._manifest.data, chosen), **media},
                 roles=length_roles(self._manifest.data, max(most)),
                 stop_on_eos=stop_on_eos,
                 prompt_lengths=tuple(len(each) for each in chosen),
@@ -334,6 +345,7 @@ class Model:
         limits: Limits,
         sampling: Mapping[str, Any],
         stop_on_eos: bool,
+        media: Mapping[str, Array],
     ) -> list[Callable[[], Run]]:
         """A workflow says nothing of row lengths by role, so every row is a run of its own."""
         rows = [self._roles_of(row_values(sampling, row, len(prompts))) for row in range(len(prompts))]
@@ -346,7 +358,7 @@ class Model:
             lengths = length_roles(self._manifest.data, min(most, room))
             roles, options = rows[row]
             return Request(
-                prompt_tensor(self._manifest.data, [prompts[row]]),
+                {**prompt_tensor(self._manifest.data, [prompts[row]]), **media},
                 {**lengths, **roles},
                 stop_on_eos,
                 sampling=(options,),

@@ -1,12 +1,14 @@
 """Publishing: what emits do with a value, event by event, and the outputs they add up to (standard, 3.6 and 3.7)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from genai_runtime.inputs import Dim, unify
+from genai_runtime.media import Audio, Media, encode, pick
+from genai_runtime.pictures import as_pictures
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
@@ -17,7 +19,7 @@ Mode = Literal["replace", "append", "event"]
 
 @dataclass(frozen=True)
 class Output:
-    """A declared output. dims: extents, symbols, None for an axis that is never checked."""
+    """A declared output. dims: extents, symbols, None for an axis that is never checked. value_range: of pictures."""
 
     name: str
     dtype: str
@@ -25,6 +27,7 @@ class Output:
     rowwise: bool = False
     row_axis: int | None = None
     row_factor: int = 1
+    value_range: str = ""
 
 
 @dataclass
@@ -190,6 +193,7 @@ class Publisher:
             {name: [list(slot.events) for slot in slots] for name, slots in self._rows.items()},
             self.iterations,
             dict(self.finish_reasons),
+            {each.name: (each.value_range, each.dims) for each in self._outputs.values() if each.value_range},
         )
 
     def _row_symbols(self, spec: Output) -> dict[str, int]:
@@ -219,6 +223,10 @@ class Result:
     row_event_lists: dict[str, list[list[Array]]]
     iterations: int
     finish_reasons: dict[int, str]
+    picture_forms: dict[str, tuple[str, tuple[Dim, ...]]] = field(
+        default_factory=dict[str, tuple[str, tuple[Dim, ...]]]
+    )
+    media: Mapping[str, Media] = field(default_factory=dict[str, Media])
 
     def __getitem__(self, output: str) -> Array:
         """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""
@@ -236,6 +244,18 @@ class Result:
         """A row-wise output: one [1, ...] array a row, None for a row that published nothing."""
         return self.row_slots[output]
 
+    def images(self, output: str) -> list[Array]:
+        """The pictures of an output of role `image`: uint8 [height, width, channels] each (standard, 11).
+
+        Raises RequestError `no-pictures`; KeyError when nothing was published.
+        """
+        if output not in self.picture_forms:
+            what = f"output '{output}' holds no pictures"
+            raise RequestError("no-pictures", what, help=f"outputs that do: {', '.join(self.picture_forms) or 'none'}")
+        value_range, dims = self.picture_forms[output]
+        given = self.row_slots[output] if output in self.row_slots else [self.aggregate[output]]
+        return [each for array in given if array is not None for each in as_pictures(array, value_range, dims)]
+
     def events(self, output: str) -> list[Array]:
         """What event emits published, in order."""
         return self.event_lists.get(output, [])
@@ -243,6 +263,42 @@ class Result:
     def row_events(self, output: str) -> list[list[Array]]:
         """What event emits published row by row: for each row its [1, ...] arrays in order (standard, 3.6)."""
         return self.row_event_lists.get(output, [])
+
+    def audio(self, output: str | None = None, row: int | None = None) -> Audio:
+        """An output with `media` as the bytes that the document asks for: samples resampled and encoded, or a finished
+        file, held against what the document says (standard, section 11).
+
+        output: may be left out where one output is a sound. row: which sound of several. Raises RequestError
+        `no-audio`, `ambiguous-audio`, `no-such-row`; ExecutionError `audio-rows`, `audio-shape`, `audio-header`.
+        """
+        media = pick(self.media, output)
+        value = self._sound(media.output, row)
+        if value is None:
+            raise RequestError("no-audio", f"the run published nothing to output '{media.output}'")
+        return encode(media, value)
+
+    def _sound(self, output: str, row: int | None) -> Array | None:
+        """All that was published to an output (parts of an event output put together), or a row of it."""
+        slots = self.row_slots.get(output)
+        if slots is not None:
+            events = self.row_event_lists.get(output, [[]] * len(slots))
+            rows = [_joined(parts, whole) for parts, whole in zip(events, slots, strict=True)]
+        else:
+            whole = _joined(self.event_lists.get(output, []), self.aggregate.get(output))
+            if row is None or whole is None:
+                return whole
+            rows = [whole[at : at + 1] for at in range(whole.shape[0])]
+        if row is None and len(rows) > 1:
+            what = f"output '{output}' holds {len(rows)} sounds, and a file holds one"
+            raise ExecutionError("audio-rows", what, help="take them one by one: audio(name, row=0)")
+        if not 0 <= (row or 0) < len(rows):
+            raise RequestError("no-such-row", f"output '{output}' has {len(rows)} rows, none is number {row}")
+        return rows[row or 0]
+
+
+def _joined(parts: list[Array], whole: Array | None) -> Array | None:
+    """Events one behind the other in time, else what was published otherwise."""
+    return np.concatenate(parts, axis=-1) if parts else whole
 
 
 def _hold_axis(output: str, array: Array, axis: int, origin: str) -> None:

@@ -14,7 +14,7 @@ from genai_compiler.read.validate import parse_metadata
 from tests.read.documents import DELETE, rule_of
 
 VALID = Path(__file__).parent / "valid"
-BASES = ("flow", "served", "session", "io", "tasks", "lora", "drafts")
+BASES = ("flow", "served", "session", "io", "tasks", "pictures", "audio", "lora", "drafts")
 
 
 @functools.cache

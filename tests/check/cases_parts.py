@@ -123,7 +123,7 @@ PREPROCESSING = [
     case("V046", "tasks", {"preprocessing": DELETE}, f"{W}.components.ears"),
     case("V047", "tasks", {f"{COMP}/ears2": {"implementation": {
         "kind": "adapter", "abi": "onnx-genai.audio-preprocess", "version": "1"}}}, "preprocessing.audio"),
-    case("V047", "tasks", {"preprocessing/image": {"outputs": [
+    case("V047", "tasks", {"preprocessing/image": {"transforms": [{"op": "decode"}], "outputs": [
         {"source": "a", "name": "wave", "content": "pixels", "dtype": "float32"}]}}, "preprocessing.image"),
     case("V048", "tasks", {f"{COMP}/ears/ports/inputs": {"file": {"dtype": "uint8", "rank": 1}},
                            f"{S}/0/inputs": {"file": "file"}}, f"{W}.components.ears.ports.inputs"),
@@ -135,7 +135,7 @@ PREPROCESSING = [
     case("V053", "tasks", {"preprocessing/audio/outputs/0/dtype": "fp32"}, "preprocessing.audio.outputs[0].dtype"),
     case("V054", "tasks", {"preprocessing/audio/outputs/0/name": "waves"}, "preprocessing.audio.outputs[0].name"),
     case("V055", "tasks", {f"{S}/0/outputs": {"wave": "first", "waves": "wave"}},
-         "preprocessing.audio.outputs[0].name", "V233"),
+         "preprocessing.audio.outputs[0].name", "V233", "G006"),
     case("V056", "tasks", {"preprocessing/audio/outputs/0/contract": WIDE}, "preprocessing.audio.outputs[0].contract"),
     case("V056", "tasks", {"preprocessing/audio/outputs/0/contract": {**WIDE, "shape": ["batch", 4], "batch_layout": {
         "kind": "shared"}}}, "preprocessing.audio.outputs[0].contract"),

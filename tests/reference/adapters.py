@@ -1,4 +1,4 @@
-"""Native adapters of the standard that are plain arithmetic (5.1, 5.2, 5.3, 5.6)."""
+"""Native adapters of the standard that are plain arithmetic (5.1, 5.2, 5.3, 5.6, 5.7)."""
 
 import json
 import time
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.reference import sounds
 from tests.reference.images import preprocess
 from tests.reference.values import Array, Document, ReferenceError, numpy_dtype
 
@@ -88,6 +89,11 @@ def _name_a_row(row: int, state: int, table: Array) -> None:
 
 def _image(call: AdapterCall) -> dict[str, Array]:
     made = preprocess(call.inputs["encoded"].tobytes(), call.document["preprocessing"]["image"])
+    return {port: made[value] for port, value in call.defines.items()}
+
+
+def _audio(call: AdapterCall) -> dict[str, Array]:
+    made = sounds.preprocess(call.inputs["encoded"].tobytes(), call.document["preprocessing"]["audio"])
     return {port: made[value] for port, value in call.defines.items()}
 
 
@@ -189,6 +195,7 @@ def _active_row(row: int, chosen: list[str], scales: Array) -> list[tuple[str, f
 
 ADAPTERS: dict[str, Callable[[AdapterCall], dict[str, Array]]] = {
     "onnx-genai.grammar-guidance": _grammar,
+    "onnx-genai.audio-preprocess": _audio,
     "onnx-genai.image-preprocess": _image,
     "onnx-genai.telemetry": _telemetry,
     "onnx-genai.parameter-overlay": _overlay,

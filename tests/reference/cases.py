@@ -60,9 +60,15 @@ def workflow_packages() -> list[str]:
     return names
 
 
+def expected_file(name: str) -> Document:
+    """The whole content of one package's expected file."""
+    loaded: Document = json.loads((EXPECTED / f"{name}.json").read_text("utf-8"))
+    return loaded
+
+
 def load_cases(name: str) -> list[Case]:
     """The cases of one package's expected file."""
-    loaded = json.loads((EXPECTED / f"{name}.json").read_text("utf-8"))
+    loaded = expected_file(name)
     assert loaded["format"] == FORMAT, loaded["format"]
     return [
         Case(name, case["id"], case["description"], tuple(_call(call) for call in case["calls"]))

@@ -1,99 +1,138 @@
-"""The image program of `onnx-genai.image-preprocess` (metadata standard 5.6), as far as the cases need it.
+"""The image program of `onnx-genai.image-preprocess` (metadata standard 5.6), one output at a time.
 
-One picture; stretch and pixel_area resizing; patches or plain pixels; grid coordinates.
+An output's transforms are collected by going back from its source, and done one after the other on every picture.
 """
 
-import math
+import struct
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tests.reference.pixels import patch_rows, refuse, resized, tiled
 from tests.reference.png import decode_rgb
-from tests.reference.values import Array, Document, ReferenceError, numpy_dtype
+from tests.reference.values import Array, Document, numpy_dtype
+
+MARK = b"\x89GENAI\r\n"
 
 
 def preprocess(encoded: bytes, program: Document) -> dict[str, Array]:
     """The program's outputs by their workflow value names. Raises ReferenceError of kind adapter."""
-    values: dict[str, Array] = {}
-    image: Array = np.zeros(0, np.uint8)
-    grid = (0, 0, 0)
-    for transform in program["transforms"]:
-        match transform["op"]:
-            case "decode" | "decode_rgb":
-                image = decode_rgb(encoded)
-            case "convert_rgb":
-                pass
-            case "resize":
-                image = _resize(image, transform)
-            case "rescale":
-                image = image.astype(np.float32) * np.float32(transform["scale"])
-            case "normalize":
-                mean, std = (np.array(transform[name], np.float32) for name in ("mean", "std"))
-                image = (image - mean) / std
-            case "patchify":
-                image, grid = _patchify(image, transform)
-            case "emit_grid_coordinates":
-                values |= dict.fromkeys(transform["outputs"], np.array([grid], np.int64))
-                continue
-            case other:
-                raise ReferenceError("adapter", f"the reference has no image transform {other!r}")
-        values |= dict.fromkeys(transform.get("outputs", []), image)
-    return {
-        output["name"]: values[output["source"]].astype(numpy_dtype(output["dtype"])) for output in program["outputs"]
-    }
+    return outputs_of([decode_rgb(each) for each in _files(encoded)], program)
 
 
-def _resize(image: Array, transform: Document) -> Array:
-    mode = transform.get("mode", "stretch")
-    if mode == "pixel_area":
-        height, width = _pixel_area(image.shape[0], image.shape[1], transform)
-    elif mode in ("stretch", "fixed", "fixed_size"):
-        size: Any = transform["size"]
-        height, width = (size, size) if isinstance(size, int) else (size["height"], size["width"])
+def _files(encoded: bytes) -> list[bytes]:
+    if encoded[:8] != MARK:
+        return [encoded]
+    (count,) = struct.unpack("<I", encoded[8:12])
+    at, files = 12 + 8 * count, []
+    for size in struct.unpack(f"<{count}Q", encoded[12:at]):
+        files.append(encoded[at : at + size])
+        at += size
+    return files
+
+
+def outputs_of(pictures: list[Array], program: Document) -> dict[str, Array]:
+    """The outputs for pictures that are decoded."""
+    return {output["name"]: _output(pictures, program, output) for output in program["outputs"]}
+
+
+def _output(pictures: list[Array], program: Document, output: Document) -> Array:
+    everything: list[Document] = program["transforms"]
+    own = _way_to(everything, output["source"]) if any("outputs" in each for each in everything) else everything
+    structure = [each for each in everything if each["op"] in ("resize", "tile", "patchify", "pad")]
+    levels = [each for each in own if each["op"] in ("rescale", "normalize")]
+    made = [_picture(each, structure, levels) for each in pictures]
+    length = next((each["target_length"] for each in structure if each["op"] == "pad"), None)
+    fill = next((each.get("pad_value", 0) for each in structure if each["op"] == "pad"), 0)
+    match output["content"]:
+        case "pixels" if made[0].rows is not None:
+            array = _filled([each.rows for each in made], length, output.get("pad_value", fill))
+        case "pixels":
+            array = _whole([tile for each in made for tile in each.tiles], output)
+        case "patch_coordinates":
+            array = _filled([each.places for each in made], length, output.get("pad_value", -1))
+        case "grid_dimensions":
+            array = np.array([each.grid for each in made])
+        case "original_size":
+            array = np.array([each.shape[:2] for each in pictures])
+        case "transformed_size":
+            array = np.array([each.size for each in made])
+        case "validity_mask":
+            array = _mask(made, length)
+        case other:
+            raise refuse(f"the reference has no content {other!r}")
+    return array.astype(numpy_dtype(output["dtype"]))
+
+
+def _way_to(transforms: list[Document], source: str) -> list[Document]:
+    """The transforms between the file and a named value."""
+    for at, each in enumerate(transforms):
+        if source in each["outputs"]:
+            read = each.get("inputs") or (transforms[at - 1]["outputs"] if at else [])
+            if each["op"] == "pad":
+                read = [read[each["outputs"].index(source)]]
+            return [*(_way_to(transforms[:at], read[0]) if read else []), each]
+    raise refuse(f"nothing makes {source!r}")
+
+
+@dataclass
+class Made:
+    """One picture: tiles [height, width, 3], its size, masks, and where it is cut: rows, places and grid."""
+
+    tiles: list[Array]
+    size: tuple[int, int]
+    masks: list[Array] | None
+    rows: Any = None
+    places: Any = None
+    grid: tuple[int, int, int] = (0, 0, 0)
+
+
+def _picture(picture: Array, structure: list[Document], levels: list[Document]) -> Made:
+    steps = {each["op"]: each for each in structure}
+    if "tile" in steps:
+        made = Made(*tiled(picture, steps["tile"], steps.get("resize", {})))
     else:
-        raise ReferenceError("adapter", f"the reference has no resize mode {mode!r}")
-    if transform.get("interpolation", "bicubic") != "bicubic":
-        raise ReferenceError("adapter", "the reference resamples with the bicubic kernel only")
-    vertical, horizontal = _kernel_matrix(image.shape[0], height), _kernel_matrix(image.shape[1], width)
-    resampled = np.einsum("yi,ijc,xj->yxc", vertical, image.astype(np.float64), horizontal)
-    clipped: Array = np.clip(np.round(resampled), 0, 255).astype(np.uint8)
-    return clipped
+        whole = resized(picture, steps["resize"]) if "resize" in steps else picture
+        made = Made([whole], whole.shape[:2], None)
+    made.tiles = [_levelled(each, levels) for each in made.tiles]
+    if "patchify" in steps:
+        made.rows, made.places, made.grid = patch_rows(made.tiles, steps["patchify"])
+    return made
 
 
-def _pixel_area(height: int, width: int, transform: Document) -> tuple[int, int]:
-    """Edges on a multiple, with an area between the two bounds."""
-    multiple, least, most = (transform[name] for name in ("size_multiple", "min_pixels", "max_pixels"))
-    if max(height, width) > 200 * min(height, width):
-        raise ReferenceError("adapter", f"a picture of {width}x{height} is too narrow")
-    edges = [round(edge / multiple) * multiple for edge in (height, width)]
-    if edges[0] * edges[1] > most:
-        beta = math.sqrt(height * width / most)
-        edges = [max(multiple, math.floor(edge / beta / multiple) * multiple) for edge in (height, width)]
-    elif edges[0] * edges[1] < least:
-        beta = math.sqrt(least / (height * width))
-        edges = [max(multiple, math.ceil(edge * beta / multiple) * multiple) for edge in (height, width)]
-    return edges[0], edges[1]
+def _levelled(tile: Array, levels: list[Document]) -> Array:
+    numbers = tile.astype(np.float32)
+    for each in levels:
+        if each["op"] == "rescale":
+            numbers = numbers * np.float32(each["scale"])
+        else:
+            numbers = (numbers - np.array(each["mean"], np.float32)) / np.array(each["std"], np.float32)
+    return numbers
 
 
-def _kernel_matrix(source: int, target: int) -> Array:
-    """float64 [target, source]: Catmull-Rom weights, widened when the picture shrinks."""
-    ratio = source / target
-    spread = max(ratio, 1.0)
-    centres = (np.arange(target)[:, None] + 0.5) * ratio - 0.5
-    x = np.abs(np.arange(source)[None, :] - centres) / spread
-    near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
-    weights = np.where(x < 1, near, np.where(x < 2, far, 0.0))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+def _whole(tiles: list[Array], output: Document) -> Array:
+    if len({each.shape for each in tiles}) > 1:
+        raise refuse("pictures of several sizes in one tensor")
+    shape = (output.get("contract") or {}).get("shape") or [0, 3]
+    return np.stack([each if 3 in shape[3:] and shape[1] != 3 else each.transpose(2, 0, 1) for each in tiles])
 
 
-def _patchify(image: Array, transform: Document) -> tuple[Array, tuple[int, int, int]]:
-    """[patches, channels * frames * p * p] in merge groups, and the grid (frames, rows, columns)."""
-    p, frames = transform["patch_size"], transform.get("temporal_patch_size", 1)
-    merge = transform.get("merge_size", 1)
-    rows, columns = image.shape[0] // p, image.shape[1] // p
-    if image.shape[0] % (p * merge) or image.shape[1] % (p * merge):
-        raise ReferenceError("adapter", f"a picture of {image.shape[1]}x{image.shape[0]} has no whole patches")
-    split = image.reshape(rows // merge, merge, p, columns // merge, merge, p, 3)
-    ordered = split.transpose(0, 3, 1, 4, 6, 2, 5)
-    patches = ordered.reshape(rows * columns, 3, 1, p, p).repeat(frames, axis=2)
-    return patches.reshape(rows * columns, -1), (1, rows, columns)
+def _filled(pictures: list[Array], length: int | None, fill: float) -> Array:
+    if length is None:
+        return np.concatenate(pictures)
+    filled = np.full((len(pictures), length, *pictures[0].shape[1:]), fill, pictures[0].dtype)
+    for at, each in enumerate(pictures):
+        if len(each) > length:
+            raise refuse("more patches than the length they are padded to")
+        for row, numbers in enumerate(each):
+            filled[at, row] = numbers
+    return filled
+
+
+def _mask(made: list[Made], length: int | None) -> Array:
+    if made[0].masks is not None:
+        return np.stack([mask for each in made for mask in each.masks or ()])
+    if made[0].rows is None:
+        return np.ones(sum(len(each.tiles) for each in made), np.int64)
+    return _filled([np.ones(len(each.rows), np.int64) for each in made], length, 0)

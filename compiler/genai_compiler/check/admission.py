@@ -5,6 +5,7 @@ from genai_compiler.check.geometry import check_geometry
 from genai_compiler.check.graph_contracts import check_graph_contracts
 from genai_compiler.check.problems import problems_of
 from genai_compiler.check.replacement import check_replacement
+from genai_compiler.check.speech import check_speech
 from genai_compiler.problem import Problem, ordered
 from genai_compiler.read.package import Package
 
@@ -13,4 +14,4 @@ def check_admission(package: Package) -> tuple[Problem, ...]:
     """Every problem that only the package's files show. The document itself must have passed `check_document`."""
     files = check_artifacts(package.metadata, package.places, package.root)
     faults = (*check_graph_contracts(package), *check_replacement(package), *check_geometry(package))
-    return ordered((*files, *problems_of(faults, package.places)))
+    return ordered((*files, *check_speech(package), *problems_of(faults, package.places)))

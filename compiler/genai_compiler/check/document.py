@@ -1,5 +1,6 @@
 """A whole document: every structural rule at once, each fault at its place (standard, 12.3-12.11)."""
 
+from genai_compiler.check.audio_program import check_audio_program
 from genai_compiler.check.capabilities import check_capabilities
 from genai_compiler.check.components import check_components
 from genai_compiler.check.contracts_io import check_contracts_io
@@ -8,6 +9,7 @@ from genai_compiler.check.fault import Faults
 from genai_compiler.check.generation_profiles import check_generation_profiles
 from genai_compiler.check.group_ports import check_group_ports
 from genai_compiler.check.groups import check_groups
+from genai_compiler.check.image_program import check_image_program
 from genai_compiler.check.lora_artifacts import check_adapters
 from genai_compiler.check.lora_targets import check_overlays, check_service
 from genai_compiler.check.preprocessing import check_preprocessing
@@ -39,6 +41,10 @@ def _faults(metadata: Metadata) -> Faults:
         yield from check_speculative(metadata.speculative, workflow)
         if workflow is not None:
             yield from check_rollback(metadata.speculative, workflow)
+    if metadata.preprocessing is not None and metadata.preprocessing.audio is not None:
+        yield from check_audio_program(metadata.preprocessing.audio)
+    if metadata.preprocessing is not None and metadata.preprocessing.image is not None:
+        yield from check_image_program(metadata.preprocessing.image)
     if workflow is not None:
         yield from _workflow(metadata, workflow)
 

@@ -16,6 +16,7 @@ from genai_compiler.read.document import (
 from genai_compiler.read.suggest import did_you_mean
 
 RULES: Rules = {
+    "G006": Rule("unmade-output", "The invoke takes from a preprocessing adapter only what its program makes."),
     "V046": Rule("missing-program", "A preprocessing adapter goes with the program that it runs."),
     "V047": Rule("preprocess-adapter", "A preprocessing program goes with exactly one adapter that runs it."),
     "V048": Rule("missing-port", "A preprocessing adapter takes the file on its input `encoded`."),
@@ -85,8 +86,20 @@ def _adapter(
     if len(uses) != 1:
         what = f"component '{name}' is invoked {len(uses)} times"
         yield Fault("V050", place, what, "invoke it exactly once")
+    invokes_once = uses[0] if len(uses) == 1 else None
     for at, output in enumerate(outputs):
-        yield from _output(output, component, uses[0] if len(uses) == 1 else None, (*path, "outputs", at))
+        yield from _output(output, component, invokes_once, (*path, "outputs", at))
+    if invokes_once is not None:
+        yield from _unmade(invokes_once, outputs, path)
+
+
+def _unmade(step: InvokeStep, outputs: tuple[ImageOutput | AudioOutput, ...], path: Path) -> Faults:
+    """Values of the invoke that the program lacks; an output under a wrong name (V054) says so by itself."""
+    made, wanted = {each.name for each in outputs}, set(step.outputs.values())
+    if made <= wanted:
+        for value in sorted(wanted - made):
+            what = f"the invoke of '{step.component}' defines '{value}', which the program does not make"
+            yield Fault("G006", (*path, "outputs"), what, "add the output, or take nothing from that port")
 
 
 def _output(output: ImageOutput | AudioOutput, component: Component, step: InvokeStep | None, path: Path) -> Faults:

@@ -4,6 +4,7 @@ from types import ModuleType
 
 from genai_compiler.check import (
     artifacts,
+    audio_program,
     branches,
     capabilities,
     components,
@@ -15,6 +16,9 @@ from genai_compiler.check import (
     graph_contracts,
     group_ports,
     groups,
+    image_program,
+    image_shapes,
+    image_values,
     loops,
     lora_artifacts,
     lora_targets,
@@ -30,7 +34,8 @@ from genai_compiler.check import (
 from genai_compiler.check.fault import Rule, Rules
 
 MODULES: tuple[ModuleType, ...] = (
-    artifacts, generation_profiles, preprocessing, lora_targets, lora_artifacts, contracts_io, components, effects_rows,
+    artifacts, generation_profiles, preprocessing, image_program, image_values, image_shapes, audio_program,
+    lora_targets, lora_artifacts, contracts_io, components, effects_rows,
     state_cells, sessions, groups, group_ports, serving, steps, loops, branches, emits, capabilities, speculative,
     rollback, graph_contracts, replacement, geometry,
 )  # fmt: skip

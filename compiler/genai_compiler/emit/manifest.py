@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.emit.graph_files import GraphFile
+from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.view import ABI_VERSION
-from genai_compiler.plan.ir import Emit, Plan
+from genai_compiler.plan.ir import Emit, Output, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource
@@ -39,7 +40,8 @@ def manifest(
         "generation": _generation(plan, package),
         "session": _session(package),
         "inputs": [_input(each.name, plan) for each in plan.inputs],
-        "outputs": [{"name": each.name, "type": str(each.type), "role": each.role} for each in plan.outputs],
+        "outputs": [_output(each, package) for each in plan.outputs],
+        "speech": speech(package),
         "owned_inputs": _owned_inputs(plan, package),
         "overridable": [each.name for each in plan.components if each.overridable],
         "state_groups": [
@@ -56,6 +58,7 @@ def package_files(package: Package) -> dict[str, Path]:
         package.document_file,
         *(name for graph in package.graphs.values() for name in _files_of(graph.artifact, graph)),
     }
+    names |= set(speech_files(package))
     names |= {
         each for each in (text.tokenizer, text.tokenizer_config, text.chat_template, text.special_tokens_map) if each
     }
@@ -158,6 +161,18 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "source": each.source,
         "application": each.application_name,
         "required": each.required,
+    }
+
+
+def _output(each: Output, package: Package) -> dict[str, Any]:
+    declared = package.workflow.outputs[each.name]
+    media = declared.media.model_dump(exclude_none=True) if declared.media is not None else {}
+    return {
+        "name": each.name,
+        "type": str(each.type),
+        "role": each.role,
+        "stage": declared.stage,
+        "media": media,
     }
 
 

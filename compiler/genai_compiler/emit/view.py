@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
+from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
+from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
 from genai_compiler.plan.state import StateGroup
 from genai_compiler.plan.uses import walk
@@ -22,6 +25,12 @@ SOMETIMES = frozenset(
         "DecoderSpec",
         "HeldSpec",
         "Holder",
+        "AudioProgram",
+        "ImageOutput",
+        "ImagePatches",
+        "ImageProgram",
+        "ImageResize",
+        "ImageTiles",
         "Mask",
         "RUN_FAILURES",
         "Slot",
@@ -110,15 +119,18 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     bindings = tuple(_locals(plan, names))
     views = OpViews(plan, names)
     body = views.region(plan.body, "0")
+    programs = {name: (names.constant(f"{name}_program"), each) for name, each in _adapter_programs(views.uses, plan)}
     tables = (
         *(_cell_table(name, cell) for name, cell in views.uses.cells.items()),
         *_decoder_table(plan),
         *_held_tables(views.uses),
+        *(f"{constant} = {program_literal(each)}" for constant, each in programs.values()),
     )
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
     extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
+    extra |= {kind for _, each in programs.values() for kind in program_kinds(each)}
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -131,7 +143,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
             *_table("OUTPUTS", "Output", [_output(each) for each in plan.outputs]),
             *tables,
         ),
-        opens=(*_opens(views.uses, plan), *_open_decoder(plan)) or ("pass",),
+        opens=(*_opens(views.uses, plan, programs), *_open_decoder(plan)) or ("pass",),
         locals=(*runners, *bindings),
         body=body,
         silent=() if views.uses.publishes else ("yield from ()",),
@@ -190,7 +202,9 @@ def _input(each: Input) -> str:
 def _output(each: Output) -> str:
     args = [literal(each.name), literal(each.type.dtype), literal(tuple(each.type.dims))]
     args += ["rowwise=True"] if each.rowwise else []
-    return f"Output({', '.join([*args, *_rows(each.type)])})"
+    args += _rows(each.type)
+    args += [f"value_range={literal(each.value_range)}"] if each.value_range else []
+    return f"Output({', '.join(args)})"
 
 
 def _rows(type: Type) -> list[str]:
@@ -205,13 +219,18 @@ def _cell_table(name: str, cell: Cell) -> str:
     return f"{name} = Cell({', '.join(args)})"
 
 
-def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
+Programs = dict[str, tuple[str, AudioProgram | ImageProgram]]
+"""Runner -> the constant that holds its program, and the program."""
+
+
+def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
     for name, (component, inputs, outputs, origin) in uses.runners.items():
         adapter = plan.component(component).adapter
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
-            given = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
+            given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
+            given += [f"program={programs[name][0]}"] if name in programs else []
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
@@ -223,6 +242,14 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         yield f"self.{name} = sessions.runner({', '.join(args)})"
     for name, constant, _ in uses.held.values():
         yield f"self.{name} = Holder(sessions, {constant})"
+
+
+def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, AudioProgram | ImageProgram]]:
+    """The programs that adapters run, by the runner that runs them."""
+    for name, (component, *_) in uses.runners.items():
+        adapter = plan.component(component).adapter
+        if adapter is not None and adapter.program is not None:
+            yield name, adapter.program
 
 
 def _held_tables(uses: Uses) -> Iterator[str]:

@@ -6,7 +6,10 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.check.walk import invokes
+from genai_compiler.plan.audio_program import AudioProgram, audio_program
 from genai_compiler.plan.build_steps import StepBuilder
+from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
 from genai_compiler.plan.replacements import with_replacements
@@ -105,7 +108,8 @@ def _output(name: str, declared: WorkflowOutput, package: Package, dynamic: froz
     type = type_of(declared.contract).without(dynamic)
     ragged = any(each.output == name and (each.when or each.valid_length) for each in _emits(package.workflow.steps))
     origin = format_path((*WORKFLOW, "outputs", name))
-    return Output(name, type, declared.role, ragged and type.row_axis is not None, origin)
+    rowwise = ragged and type.row_axis is not None
+    return Output(name, type, declared.role, rowwise, origin, declared.value_range or "")
 
 
 def _emits(steps: tuple[Step, ...]) -> Iterator[EmitStep]:
@@ -152,16 +156,30 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
             made = Component(name, "", inputs, outputs, not declared.effects, False, format_path(path))
-            yield replace(made, adapter=_adapter(declared))
+            yield replace(made, adapter=_adapter(name, declared, package))
 
 
-def _adapter(declared: DeclaredComponent) -> Adapter | None:
+def _adapter(name: str, declared: DeclaredComponent, package: Package) -> Adapter | None:
     implementation, contract = declared.implementation, declared.contract
     if not isinstance(implementation, AdapterImplementation):
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
-    roles = tuple(contract.bindings.items()) if contract is not None else ()
-    return Adapter(f"{implementation.abi}@{implementation.version}", parameters, roles)
+    abi = f"{implementation.abi}@{implementation.version}"
+    program = _program(name, abi, package)
+    roles = tuple(contract.bindings.items()) if contract is not None and program is None else ()
+    return Adapter(abi, parameters, roles, program)
+
+
+def _program(name: str, abi: str, package: Package) -> AudioProgram | ImageProgram | None:
+    """What a preprocessing adapter runs: its only invoke says which port each of the program's outputs comes from."""
+    programs = package.metadata.preprocessing
+    if programs is None or abi not in ("onnx-genai.audio-preprocess@1", "onnx-genai.image-preprocess@1"):
+        return None
+    step = next(step for _, step in invokes(package.workflow) if step.component == name)
+    ports = {value: port for port, value in step.outputs.items()}
+    if abi.startswith("onnx-genai.audio"):
+        return audio_program(programs.audio, ports) if programs.audio is not None else None
+    return image_program(programs.image, ports) if programs.image is not None else None
 
 
 def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.edits import Edit
 from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
 from genai_compiler.plan.extent_checks import Check as Check
 from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
 from genai_compiler.plan.extent_checks import SymbolCheck as SymbolCheck
+from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -81,6 +83,7 @@ class Output:
     role: str
     rowwise: bool
     origin: str
+    value_range: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,12 @@ class Component:
 
 @dataclass(frozen=True)
 class Adapter:
-    """Native code behind a component: `name@version`, its contract's parameters, and (role, port) pairs."""
+    """Native code behind a component: `name@version`, its contract's parameters, (role, port) pairs, what it runs."""
 
     abi: str
     parameters: tuple[tuple[str, bool | int | float | str], ...]
     roles: tuple[tuple[str, str], ...]
+    program: AudioProgram | ImageProgram | None = None
 
     def role(self, port: str) -> str:
         """The role of a port, or its own name when no role is bound to it."""

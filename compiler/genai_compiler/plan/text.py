@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.ir import (
@@ -87,7 +89,18 @@ def _implementation(component: Component) -> str:
     if component.adapter is None:
         return component.artifact or "the runtime"
     parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
-    return f"adapter {component.adapter.abi}({parameters})"
+    program = f" runs {_stated(component.adapter.program)}" if component.adapter.program is not None else ""
+    return f"adapter {component.adapter.abi}({parameters}){program}"
+
+
+def _stated(value: Any) -> str:
+    """A program, or a part of it, with the fields that are not at their defaults."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_stated, value))})"
+    if not is_dataclass(value):
+        return str(value)
+    given = [(each, getattr(value, each.name)) for each in fields(value)]
+    return f"({', '.join(f'{each.name} {_stated(it)}' for each, it in given if it != each.default)})"
 
 
 def _input_facts(each: Input) -> str:

@@ -20,6 +20,7 @@ from genai_compiler.read.suggest import did_you_mean
 RULES: Rules = {
     "V309": Rule("capability-missing", "Every capability that the document requires is offered."),
     "V310": Rule("adapter-missing", "Every adapter that the document names is provided, in that version."),
+    "V341": Rule("boundary-adapter", "No step invokes the component that puts the prompt of a speech together."),
 }
 
 ALWAYS = frozenset({
@@ -32,9 +33,12 @@ OFFERED = ALWAYS | {
     "workflow_ssa", "linear_effects", "serving_service_contract", "session_state_lease", "bounded_state_recurrence",
     "advisory_state", "nested_control_flow", "loop_induction_values", "typed_emit", "streaming_emit",
     "emit_valid_length", "input_presence", "loop_carried_state", "grammar_guidance_adapter", "telemetry_adapter",
-    "adaptive_proposal_budget",
+    "adaptive_proposal_budget", "audio_preprocessing_program", "image_preprocessing_program", "packed_image_outputs",
 }  # fmt: skip
-PROVIDED = frozenset({"onnx-genai.grammar-guidance@1", "onnx-genai.telemetry@1"})
+PROVIDED = frozenset({
+    "onnx-genai.audio-preprocess@1", "onnx-genai.grammar-guidance@1", "onnx-genai.image-preprocess@1",
+    "onnx-genai.telemetry@1",
+})  # fmt: skip
 """Adapters that the runtime brings; others come through the entry-point group `genai_runtime.adapters`."""
 
 BOUNDARY = frozenset({"onnx-genai.text-assembly@1"})
@@ -57,11 +61,12 @@ def negotiate(package: Package, report: Report) -> None:
         if not isinstance(component.implementation, AdapterImplementation):
             continue
         abi = f"{component.implementation.abi}@{component.implementation.version}"
-        if (
-            abi not in PROVIDED
-            and not (abi in BOUNDARY and name not in invoked)
-            and not entry_points(group=ENTRY_POINTS, name=abi)
-        ):
+        if abi in BOUNDARY:
+            if name in invoked:
+                what = f"component '{name}' is {abi}, which works before a workflow begins: no step invokes it (V341)"
+                help = "remove the step; model.speech puts the prompt together"
+                report.error("boundary-adapter", (*WORKFLOW, "components", name), what, help)
+        elif abi not in PROVIDED and not entry_points(group=ENTRY_POINTS, name=abi):
             what = f"component '{name}' needs the adapter {abi}, which is not provided here (V310)"
             help = f"install a package that provides it (entry-point group '{ENTRY_POINTS}')"
             report.error("adapter-missing", (*WORKFLOW, "components", name, "implementation"), what, help)

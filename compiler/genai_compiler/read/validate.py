@@ -31,6 +31,11 @@ def parse_hints(data: object, places: Places) -> ExecutionHints:
     return _parse(ExecutionHints, data, places, ())
 
 
+def parse_part(root: type[Document], data: object, places: Places) -> Document:
+    """A file of its own that a document names. Raises CompileError with a Problem for each fault."""
+    return _parse(root, data, places, ())
+
+
 def _parse(root: type[Document], data: object, places: Places, found: tuple[Problem, ...]) -> Document:
     problems = list(found)
     try:

@@ -2,23 +2,32 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+
+from genai_runtime.adapters.audio import audio_preprocess
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
+from genai_runtime.adapters.image.preprocess import image_preprocess
 from genai_runtime.adapters.telemetry import telemetry
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError
 from genai_runtime.values import Array, Value, to_array, to_value
 
 GROUP = "genai_runtime.adapters"
 Parameters = Mapping[str, bool | int | float | str]
-AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-"""Arrays by role in, arrays by role out. Roles without a binding are port names."""
+AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array | Value]]
+"""Arrays by role in, arrays (or, of a type that numpy lacks, tensors) by role out; an unbound port is its own role."""
 
-Factory = Callable[[Parameters], AdapterCall]
-"""Made once a step from the component contract's parameters. May raise ValueError for parameters it does not know."""
+Factory = Callable[..., AdapterCall]
+"""Made once a step from the component contract's parameters, and from the program where the document has one for it.
+
+May raise ValueError for parameters it does not know.
+"""
 
 OURS: Mapping[str, Factory] = {
+    "onnx-genai.audio-preprocess@1": audio_preprocess,
     "onnx-genai.grammar-guidance@1": grammar_guidance,
+    "onnx-genai.image-preprocess@1": image_preprocess,
     "onnx-genai.telemetry@1": telemetry,
 }
 
@@ -33,13 +42,13 @@ class Adapter:
     origin: str
 
     def __call__(self, *values: Value) -> Sequence[Value]:
-        """Values in the order of `inputs` in, in the order of `outputs` out. Raises ExecutionError naming the step."""
+        """Values in the order of `inputs` in, in the order of `outputs` out. Raises GenaiError naming the step."""
         arrays = {role: to_array(value) for (_, role), value in zip(self.inputs, values, strict=True)}
         try:
             made = self.call(arrays)
-            return [to_value(made[role]) for _, role in self.outputs]
+            return [_value(made[role]) for _, role in self.outputs]
         except GenaiError as failure:
-            raise ExecutionError(failure.code, failure.what, origin=self.origin) from failure
+            raise type(failure)(failure.code, failure.what, help=failure.help, origin=self.origin) from failure
         except (ArithmeticError, LookupError, TypeError, ValueError) as failure:
             raise ExecutionError("adapter", f"{type(failure).__name__}: {failure}", origin=self.origin) from failure
 
@@ -50,19 +59,27 @@ def open_adapter(
     inputs: tuple[tuple[str, str], ...],
     outputs: tuple[tuple[str, str], ...],
     origin: str,
+    program: Any = None,
 ) -> Adapter:
-    """The adapter of one invoke. abi: `name@version`. Raises LoadError `adapter-missing`, `adapter-parameters`."""
+    """The adapter of one invoke. abi: `name@version`; program: what it is to run, where the document says so.
+
+    Raises LoadError `adapter-missing`, `adapter-parameters`.
+    """
     factory = OURS.get(abi) or _installed(abi)
     if factory is None:
         help = f"install a package that provides it (entry-point group '{GROUP}')"
         raise LoadError("adapter-missing", f"no adapter '{abi}' is installed", help=help, origin=origin)
     try:
-        call = factory(parameters)
+        call = factory(parameters) if program is None else factory(parameters, program)
     except ValueError as fault:
         raise LoadError(
             "adapter-parameters", f"adapter '{abi}' refuses its parameters: {fault}", origin=origin
         ) from fault
     return Adapter(call, inputs, outputs, origin)
+
+
+def _value(made: Array | Value) -> Value:
+    return to_value(made) if isinstance(made, np.ndarray | np.generic) else made
 
 
 def _installed(abi: str) -> Factory | None:

@@ -1,0 +1,203 @@
+"""Running an image program: files -> pictures -> tiles -> the tensors of its outputs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from genai_runtime.adapters.image import tiles as cutting
+from genai_runtime.adapters.image.decode import decode
+from genai_runtime.adapters.image.files import split_files
+from genai_runtime.adapters.image.levels import level_table, through_table
+from genai_runtime.adapters.image.limits import hold_elements, hold_size
+from genai_runtime.adapters.image.patches import patch_coordinates, patch_grid, patchify
+from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageResize, ImageTiles
+from genai_runtime.adapters.image.sizes import Size, fitted, patch_budget, pixel_area
+from genai_runtime.problem import RequestError
+from genai_runtime.values import ONNX_TYPE, Array, Value, encode, to_value
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One picture: uint8 [tiles, height, width, 3], its sizes, its (rows, columns) of patches a tile, its masks.
+
+    masks: uint8 [tiles, edge, edge] of dynamic_hd, else None.
+    """
+
+    tiles: Array
+    original: Size
+    transformed: Size
+    grid: tuple[int, int] = (0, 0)
+    masks: Array | None = None
+
+    @property
+    def patches(self) -> int:
+        """How many patches the picture has."""
+        return len(self.tiles) * self.grid[0] * self.grid[1]
+
+
+def image_preprocess(
+    parameters: Mapping[str, Any], program: ImageProgram | None = None
+) -> Callable[[Mapping[str, Array]], dict[str, Array | Value]]:
+    """The call of a program. In: `encoded` uint8 [bytes] (adapters.image.files). Out: the program's ports.
+
+    parameters: none are known. Raises ValueError without a program.
+    """
+    if program is None:
+        raise ValueError("there is no image program")
+    return Preprocess(program)
+
+
+class Preprocess:
+    """A program ready to run: the level tables of its outputs are made."""
+
+    def __init__(self, program: ImageProgram) -> None:
+        self._program = program
+        self._tables = {
+            each.port: level_table(each.levels, each.dtype) for each in program.outputs if each.content == "pixels"
+        }
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array | Value]:
+        """The outputs by port. Raises RequestError (bad-image, image-limit, image-patches, image-sizes), LoadError."""
+        files = split_files(inputs["encoded"].tobytes())
+        names = ["the picture"] if len(files) == 1 else [f"picture {at}" for at in range(len(files))]
+        pictures: list[Prepared] = []
+        elements = 0
+        for data, name in zip(files, names, strict=True):
+            pictures.append(self._prepared(decode(data, name)))
+            elements += pictures[-1].tiles.size
+            hold_elements((elements,), "all pictures together")
+        return {each.port: self._tensor(each, pictures) for each in self._program.outputs}
+
+    def _prepared(self, picture: Array) -> Prepared:
+        program, original = self._program, picture.shape[:2]
+        if program.tiles is not None:
+            made = _tiled(picture, program.tiles)
+        else:
+            resized = picture if program.resize is None else _resized(picture, program.resize)
+            made = Prepared(resized[None], original, resized.shape[:2])
+        if program.patches is None:
+            return made
+        cut = program.patches
+        grid = patch_grid(made.tiles.shape[1], made.tiles.shape[2], cut.size, cut.merge)
+        return Prepared(made.tiles, original, made.transformed, grid, made.masks)
+
+    # ---- outputs -----------------------------------------------------------------------------------------------------
+
+    def _tensor(self, output: ImageOutput, pictures: Sequence[Prepared]) -> Array | Value:
+        match output.content:
+            case "pixels":
+                made = self._pixels(output, pictures)
+            case "patch_coordinates":
+                made = _encoded(self._packed([self._coordinates(each) for each in pictures], output.pad), output)
+            case "grid_dimensions":
+                made = _encoded([(len(each.tiles), *each.grid) for each in pictures], output)
+            case "original_size":
+                made = _encoded([each.original for each in pictures], output)
+            case "transformed_size":
+                made = _encoded([each.transformed for each in pictures], output)
+            case "validity_mask":
+                made = _encoded(self._mask(pictures), output)
+        return to_value(made, output.dtype) if output.dtype in ONNX_TYPE else made
+
+    def _pixels(self, output: ImageOutput, pictures: Sequence[Prepared]) -> Array:
+        table, cut = self._tables[output.port], self._program.patches
+        if cut is None:
+            _hold_common(pictures, output.port)
+            planes = through_table(np.concatenate([each.tiles for each in pictures]), table)
+            return planes.transpose(0, 2, 3, 1) if output.channels_last else planes
+        group, features = 1 if cut.raster else cut.merge, 3 * cut.size**2 * cut.frames
+        self._hold_packed(pictures, features, output.port)
+        rows = [
+            patchify(
+                through_table(each.tiles, table), cut.size, cut.frames, group, cut.channels_last, cut.temporal_major
+            )
+            for each in pictures
+        ]
+        return self._packed(rows, encode(output.pad, output.dtype))
+
+    def _coordinates(self, picture: Prepared) -> Array:
+        cut = self._program.patches
+        assert cut is not None
+        return patch_coordinates(len(picture.tiles), *picture.grid, 1 if cut.raster else cut.merge, cut.xy)
+
+    def _mask(self, pictures: Sequence[Prepared]) -> Array:
+        masks = [each.masks for each in pictures if each.masks is not None]
+        if masks:
+            return np.concatenate(masks)
+        if self._program.patches is None:
+            return np.ones(sum(len(each.tiles) for each in pictures), np.int64)
+        return self._packed([np.ones(each.patches, np.int64) for each in pictures], 0)
+
+    def _packed(self, pictures: Sequence[Array], pad: Any) -> Array:
+        """[patches, ...] of each picture as [sum, ...], or each filled up with `pad` as [pictures, length, ...]."""
+        length = self._program.length
+        if length is None:
+            return np.concatenate(pictures)
+        packed = np.full((len(pictures), length, *pictures[0].shape[1:]), pad, pictures[0].dtype)
+        for at, each in enumerate(pictures):
+            if len(each) > length:
+                what = f"picture {at} has {len(each)} patches, more than the {length} it is padded to (V067)"
+                raise RequestError("image-limit", what, help="give a smaller picture")
+            packed[at, : len(each)] = each
+        return packed
+
+    def _hold_packed(self, pictures: Sequence[Prepared], features: int, port: str) -> None:
+        length = self._program.length
+        rows = (sum(each.patches for each in pictures),) if length is None else (len(pictures), length)
+        hold_elements((*rows, features), f"'{port}'")
+
+
+def _resized(picture: Array, resize: ImageResize) -> Array:
+    size: Size = picture.shape[:2]
+    match resize.mode:
+        case "pixel_area":
+            target = pixel_area(size, resize.min_pixels, resize.max_pixels, resize.multiple)
+            return fitted(picture, target, "stretch", resize.interpolation)
+        case "patch_budget":
+            target = patch_budget(size, resize.patch, resize.max_patches, resize.pooling)
+            return fitted(picture, target, "stretch", resize.interpolation)
+        case fit:
+            return fitted(picture, (resize.height, resize.width), fit, resize.interpolation)
+
+
+def _tiled(picture: Array, how: ImageTiles) -> Prepared:
+    size: Size = picture.shape[:2]
+    if how.mode == "dynamic_hd":
+        made = cutting.high_definition(picture, how.size, how.most, how.mask_patch, how.background, how.interpolation)
+        edge = how.size // how.mask_patch
+        tiles, masks = cutting.cut(made.canvas, how.size), cutting.cut(made.mask, edge)
+        if how.thumbnail != "none":
+            whole = fitted(made.canvas, (how.size, how.size), "stretch", how.thumbnail_interpolation)
+            tiles = cutting.with_thumbnail(tiles, whole, how.thumbnail)
+            masks = cutting.with_thumbnail(masks, np.ones((edge, edge), np.uint8), how.thumbnail)
+        return Prepared(tiles, size, made.canvas.shape[:2], masks=masks)
+    grids = cutting.GRIDS[:1] if how.mode == "fixed_grid" else cutting.GRIDS
+    columns, rows = cutting.best_grid(size, how.size, how.most, grids)
+    hold_size(rows * how.size, columns * how.size, "the canvas of the tiles")
+    canvas = fitted(picture, (rows * how.size, columns * how.size), how.fit, how.interpolation)
+    tiles = cutting.cut(canvas, how.size)
+    if how.thumbnail != "none":
+        whole = fitted(picture, (how.size, how.size), how.fit, how.interpolation)
+        tiles = cutting.with_thumbnail(tiles, whole, how.thumbnail)
+    return Prepared(tiles, size, canvas.shape[:2])
+
+
+def _hold_common(pictures: Sequence[Prepared], port: str) -> None:
+    """Whole pictures lie in one tensor only when they have one size. Raises RequestError `image-sizes`."""
+    sizes = sorted({each.tiles.shape[1:3] for each in pictures})
+    if len(sizes) > 1:
+        shown = " and ".join(f"{width}x{height}" for height, width in sizes[:2])
+        what = f"pictures of {shown} pixels can't share the tensor '{port}'"
+        raise RequestError("image-sizes", what, help="give them in several calls, or pictures of one size")
+
+
+def _encoded(numbers: Any, output: ImageOutput) -> Array:
+    """Whole numbers as elements of the output's type. Raises RequestError `image-limit` for what it can't hold."""
+    whole = np.asarray(numbers, np.int64)
+    made = encode(whole, output.dtype)
+    if output.dtype in ("int8", "uint8", "int32", "bool") and not np.array_equal(made, whole):
+        what = f"'{output.port}' holds a number that {output.dtype} can't: {whole.min()} to {whole.max()} (V067)"
+        raise RequestError("image-limit", what)
+    return made

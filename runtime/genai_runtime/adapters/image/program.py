@@ -1,0 +1,86 @@
+"""An image program as generated code states it: every decision taken, nothing left to look up in the document."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Fit = Literal["stretch", "crop", "pad"]
+Interpolation = Literal["bicubic", "bilinear", "lanczos3"]
+Content = Literal[
+    "pixels", "patch_coordinates", "grid_dimensions", "original_size", "transformed_size", "validity_mask"
+]
+Levels = tuple[tuple[float, ...], ...]
+"""What is done to every level of a channel, in order: (scale,) multiplies, (mean x 3, std x 3) normalises."""
+
+
+@dataclass(frozen=True)
+class ImageResize:
+    """To a fixed size (stretch, crop, pad), or to one that follows from the picture (pixel_area, patch_budget)."""
+
+    mode: Literal["stretch", "crop", "pad", "pixel_area", "patch_budget"]
+    interpolation: Interpolation
+    height: int = 0
+    width: int = 0
+    min_pixels: int = 0
+    max_pixels: int = 0
+    multiple: int = 0
+    patch: int = 0
+    max_patches: int = 0
+    pooling: int = 0
+
+
+@dataclass(frozen=True)
+class ImageTiles:
+    """Square tiles of `size` cut from a canvas that the picture is fitted to, and where the whole picture goes.
+
+    most: of tiles, without the thumbnail. mask_patch, background, thumbnail_interpolation: of dynamic_hd only.
+    """
+
+    mode: Literal["dynamic_anyres", "fixed_grid", "dynamic_hd"]
+    size: int
+    most: int
+    fit: Fit
+    interpolation: Interpolation
+    thumbnail: Literal["none", "prepend", "append"] = "none"
+    mask_patch: int = 0
+    background: int = 0
+    thumbnail_interpolation: Interpolation = "bicubic"
+
+
+@dataclass(frozen=True)
+class ImagePatches:
+    """Square patches of `size`, written `frames` times each, in groups of merge x merge unless `raster`.
+
+    A patch is (channel, frame, y, x); temporal_major: (frame, channel, y, x); channels_last: (frame, y, x, channel).
+    xy: coordinates are (column, row).
+    """
+
+    size: int
+    frames: int = 1
+    merge: int = 1
+    raster: bool = False
+    channels_last: bool = False
+    temporal_major: bool = False
+    xy: bool = False
+
+
+@dataclass(frozen=True)
+class ImageOutput:
+    """One output port. pad: what fills up a picture's patches; channels_last: of whole pictures, [N, H, W, 3]."""
+
+    port: str
+    content: Content
+    dtype: str
+    levels: Levels = ()
+    pad: float = 0
+    channels_last: bool = False
+
+
+@dataclass(frozen=True)
+class ImageProgram:
+    """At most one of `resize` and `tiles`; `length`: patches that each picture is padded to, None: not padded."""
+
+    outputs: tuple[ImageOutput, ...]
+    resize: ImageResize | None = None
+    tiles: ImageTiles | None = None
+    patches: ImagePatches | None = None
+    length: int | None = None
