@@ -16,7 +16,6 @@ from tests.reference.cases import Call, Case, compare, load_cases, workflow_pack
 from tests.reference.values import Events, Published, Rows
 
 NOT_OFFERED = {
-    "adapter": "onnx-genai.parameter-overlay",
     "vlm": "onnx-genai.image-preprocess",
 }
 """Packages whose adapter is not provided yet: they must be refused, naming it."""
@@ -34,7 +33,7 @@ SAME_KIND = {
     "emit": {"emit-length", "emit-contract"},
     "control": {"emit-length", "loop-bound"},
     "override": {"bad-override"},
-    "adapter": {"adapter"},
+    "adapter": {"adapter", "adapter-selection"},
 }
 """The suite's error kinds and the codes that we report them by."""
 

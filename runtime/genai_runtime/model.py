@@ -13,6 +13,7 @@ from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_tem
 from genai_runtime.declared import checked_overrides, given_for, length_roles, prompt_tensor, refuse_owned
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
+from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
 from genai_runtime.options import (
     ROLES,
@@ -68,27 +69,32 @@ class Model:
         stop_on_eos: bool = True,
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
+        adapters: Any = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
 
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
-        that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
+        that end a row, beside the package's end tokens. adapters: {alias: scale} or [alias, ...] of the package's LoRA
+        adapters, in slot order; for a batch also a list with one of these a row. Nothing runs until the result is
+        iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, closed).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, closed; bad-adapters, unknown-adapter,
+        no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
+        asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped, audience = set[int](), Audience()
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience)
+            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience, asked)
         else:
-            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
+            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos, asked)
         return Generation(runs, prompts, text, stopped, limits.context, audience)
 
     def chat(
@@ -208,6 +214,7 @@ class Model:
             "inputs": data["inputs"],
             "outputs": data["outputs"],
             "state_groups": data["state_groups"],
+            "adapters": [each["alias"] for each in data["adapters"].get("artifacts", ())],
             "policy": data["generation"]["policy"],
             "context_length": data["generation"]["context_length"],
             "end_ids": data["generation"]["end_ids"],
@@ -303,16 +310,17 @@ class Model:
         stop_on_eos: bool,
         stopped: set[int],
         audience: Audience,
+        asked: Asked,
     ) -> list[Callable[[], Run]]:
         """One run for all rows where the decoder can tell their lengths apart, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
-        together = equal or self._generation["ragged"]
+        together = (equal or self._generation["ragged"]) and asked.together
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
             return Request(
-                tensors=prompt_tensor(self._manifest.data, chosen),
+                tensors=prompt_tensor(self._manifest.data, chosen) | asked.tensors(rows),
                 roles=length_roles(self._manifest.data, max(most)),
                 stop_on_eos=stop_on_eos,
                 prompt_lengths=tuple(len(each) for each in chosen),
@@ -334,6 +342,7 @@ class Model:
         limits: Limits,
         sampling: Mapping[str, Any],
         stop_on_eos: bool,
+        asked: Asked,
     ) -> list[Callable[[], Run]]:
         """A workflow says nothing of row lengths by role, so every row is a run of its own."""
         rows = [self._roles_of(row_values(sampling, row, len(prompts))) for row in range(len(prompts))]
@@ -346,7 +355,7 @@ class Model:
             lengths = length_roles(self._manifest.data, min(most, room))
             roles, options = rows[row]
             return Request(
-                prompt_tensor(self._manifest.data, [prompts[row]]),
+                prompt_tensor(self._manifest.data, [prompts[row]]) | asked.tensors([row]),
                 {**lengths, **roles},
                 stop_on_eos,
                 sampling=(options,),

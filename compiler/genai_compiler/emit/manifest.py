@@ -11,6 +11,7 @@ from genai_compiler.plan.ir import Emit, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource
+from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.token_ids import token_ids
@@ -38,6 +39,7 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [{"name": each.name, "type": str(each.type), "role": each.role} for each in plan.outputs],
         "owned_inputs": _owned_inputs(plan, package),
+        "adapters": lora_data(package),
         "overridable": [each.name for each in plan.components if each.overridable],
         "state_groups": [
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
@@ -52,6 +54,7 @@ def package_files(package: Package) -> dict[str, Path]:
     names = {
         package.document_file,
         *(name for graph in package.graphs.values() for name in _files_of(graph.artifact, graph)),
+        *lora_files(package),
     }
     names |= {
         each for each in (text.tokenizer, text.tokenizer_config, text.chat_template, text.special_tokens_map) if each

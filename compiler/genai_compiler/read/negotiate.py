@@ -32,9 +32,9 @@ OFFERED = ALWAYS | {
     "workflow_ssa", "linear_effects", "serving_service_contract", "session_state_lease", "bounded_state_recurrence",
     "advisory_state", "nested_control_flow", "loop_induction_values", "typed_emit", "streaming_emit",
     "emit_valid_length", "input_presence", "loop_carried_state", "grammar_guidance_adapter", "telemetry_adapter",
-    "adaptive_proposal_budget",
+    "adaptive_proposal_budget", "parameter_adapters", "heterogeneous_adapter_batching",
 }  # fmt: skip
-PROVIDED = frozenset({"onnx-genai.grammar-guidance@1", "onnx-genai.telemetry@1"})
+PROVIDED = frozenset({"onnx-genai.grammar-guidance@1", "onnx-genai.telemetry@1", "onnx-genai.parameter-overlay@1"})
 """Adapters that the runtime brings; others come through the entry-point group `genai_runtime.adapters`."""
 
 BOUNDARY = frozenset({"onnx-genai.text-assembly@1"})

@@ -1,0 +1,89 @@
+"""Adapters of the rows -> what the graph inputs of a target take (standard, 6.3).
+
+Slots one after another along the rank: A stacked, B beside each other and multiplied by scale and factor, so that
+B (A x) is the sum over the slots. What a row has less than others is filled with zeros, whose product is zero.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from genai_runtime.lora.cache import Loaded
+from genai_runtime.lora.files import Floats
+from genai_runtime.lora.selection import Slots, refused
+from genai_runtime.lora.spec import Port, ScalePort, Seam, Target
+from genai_runtime.problem import RequestError
+from genai_runtime.values import Array, Value, encode, to_value
+
+Pair = tuple[Floats, Floats]
+
+
+def target_inputs(target: Target, rows: Sequence[Slots], loaded: Mapping[int, Loaded]) -> dict[str, Value]:
+    """Port -> tensor for one target with a seam; {} when no row changes it.
+
+    Raises RequestError `adapter-batching`, `adapter-selection`.
+    """
+    seam = target.seam
+    assert seam is not None
+    changing = [tuple(each for each in row if target.id in loaded[each[0]]) for row in rows]
+    if not any(changing):
+        return {}
+    if not seam.a.rows:
+        changing = [_one_for_all(target, changing)]
+    pairs = [_composed(target, row, loaded) for row in changing]
+    rank = _rank(target, seam, pairs)
+    made = {
+        seam.a.name: _tensor(seam.a, [_filled(a, 0, rank) for a, _ in pairs], canonical=1),
+        seam.b.name: _tensor(seam.b, [_filled(b, 1, rank) for _, b in pairs], canonical=0),
+    }
+    return made | ({seam.scale.name: _ones(seam.scale, len(rows))} if seam.scale is not None else {})
+
+
+def _one_for_all(target: Target, rows: Sequence[Slots]) -> Slots:
+    """The adapters that all rows share. Raises RequestError `adapter-batching`."""
+    for at, row in enumerate(rows):
+        if row != rows[0]:
+            what = f"rows 0 and {at} use different adapters, and component '{target.component}' takes one set for all "
+            what += f"rows of a run ('{target.ports[0]}' has no axis for rows)"
+            raise RequestError("adapter-batching", what, help="run rows with different adapters one by one")
+    return rows[0]
+
+
+def _composed(target: Target, row: Slots, loaded: Mapping[int, Loaded]) -> Pair:
+    """A [sum of ranks, inputs] and B [width, sum of ranks] of one row."""
+    parts = [(loaded[index][target.id], scale) for index, scale in row]
+    a = [part.a for part, _ in parts] or [np.zeros((0, target.inputs), np.float32)]
+    b = [part.b * np.float32(scale * part.factor) for part, scale in parts] or [np.zeros((target.width, 0), np.float32)]
+    return np.concatenate(a, axis=0), np.concatenate(b, axis=1)
+
+
+def _rank(target: Target, seam: Seam, pairs: Sequence[Pair]) -> int:
+    """The rank that the inputs get: what the graph fixes, else what the widest row needs."""
+    widest: int = max(a.shape[0] for a, _ in pairs)
+    if not seam.a.rank:
+        return widest
+    if widest > seam.a.rank:
+        what = f"the adapters of a row have rank {widest} together, '{seam.a.name}' of component '{target.component}' "
+        raise refused(f"{what}takes {seam.a.rank}", "select fewer adapters in a row")
+    return seam.a.rank
+
+
+def _filled(factor: Floats, axis: int, rank: int) -> Floats:
+    missing = [(0, 0), (0, 0)]
+    missing[axis] = (0, rank - factor.shape[axis])
+    return np.pad(factor, missing) if missing[axis][1] else factor
+
+
+def _tensor(port: Port, rows: Sequence[Floats], canonical: int) -> Value:
+    """The factors of all rows as the port takes them. canonical: the axis of features in a factor of ours."""
+    turned = [each if port.features == canonical else each.T for each in rows]
+    return _value(np.stack(turned) if port.rows else turned[0], port.dtype)
+
+
+def _ones(port: ScalePort, rows: int) -> Value:
+    return _value(np.ones([extent or rows for extent in port.dims], np.float32), port.dtype)
+
+
+def _value(numbers: Array, dtype: str) -> Value:
+    with np.errstate(over="ignore"):
+        return to_value(np.ascontiguousarray(encode(numbers, dtype)) if numbers.ndim else encode(numbers, dtype), dtype)
