@@ -70,7 +70,8 @@ def _seam(target: AdapterTarget, graph: Graph) -> dict[str, Any]:
         raise SeamFault("b", f"'{wanted.a}' takes rank {a['rank']}, '{wanted.b}' rank {b['rank']}")
     a["rank"] = b["rank"] = next(iter(ranks), 0)
     scale = _scale(wanted.scale, target, inputs, graph) if wanted.scale is not None else None
-    return {"a": a, "b": b, "scale": scale}
+    symbols = sorted({each.pop("symbol") for each in (a, b)} - {""})
+    return {"a": a, "b": b, "scale": scale, "symbols": symbols}
 
 
 def _inputs(graph: Graph) -> Mapping[str, _Input]:
@@ -124,7 +125,9 @@ def _factor(
     if rank == 0:
         raise SeamFault(field, f"{shape}, which holds no factors at all", "give the rank a symbol")
     fixed = rank if isinstance(rank, int) else 0
-    return {"name": name, "dtype": found.port.dtype, "features": fits[0], "rows": rows, "rank": fixed}
+    symbol = rank if isinstance(rank, str) else ""
+    facts = {"name": name, "dtype": found.port.dtype, "features": fits[0], "rows": rows, "rank": fixed}
+    return {**facts, "symbol": symbol}
 
 
 def _scale(name: str, target: AdapterTarget, inputs: Mapping[str, _Input], graph: Graph) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Slots one after another along the rank: A stacked, B beside each other and multi
 B (A x) is the sum over the slots. What a row has less than others is filled with zeros, whose product is zero.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,25 +19,47 @@ from genai_runtime.values import Array, Value, encode, to_value
 Pair = tuple[Floats, Floats]
 
 
-def target_inputs(target: Target, rows: Sequence[Slots], loaded: Mapping[int, Loaded]) -> dict[str, Value]:
-    """Port -> tensor for one target with a seam; {} when no row changes it.
+def component_inputs(
+    targets: Sequence[Target], rows: Sequence[Slots], loaded: Mapping[int, Loaded]
+) -> dict[str, Value]:
+    """Port -> tensor for the targets of one graph, all with a seam; {} when no row changes any.
 
-    Raises RequestError `adapter-batching`, `adapter-selection`.
+    Targets whose ranks the graph calls by one symbol get one rank, and all get factors when one does: ONNX Runtime
+    plans its memory by these symbols. Raises RequestError `adapter-batching`, `adapter-selection`.
     """
-    seam = target.seam
-    assert seam is not None
+    pairs = {each.id: _pairs(each, rows, loaded) for each in targets}
+    widest = {name: max(a.shape[0] for a, _ in each) for name, each in pairs.items()}
+    uses = Counter(symbol for each in targets for symbol in set(_seam(each).symbols))
+    linked = {each.id for each in targets if any(uses[symbol] > 1 for symbol in _seam(each).symbols)}
+    common = max((widest[name] for name in linked), default=0)
+    made: dict[str, Value] = {}
+    for each in targets:
+        rank = common if each.id in linked else widest[each.id]
+        if rank:
+            made |= _inputs(each, pairs[each.id], _rank(each, rank), len(rows))
+    return made
+
+
+def _seam(target: Target) -> Seam:
+    assert target.seam is not None
+    return target.seam
+
+
+def _pairs(target: Target, rows: Sequence[Slots], loaded: Mapping[int, Loaded]) -> list[Pair]:
+    """The factors of every row, of one for all where the graph takes one set."""
     changing = [tuple(each for each in row if target.id in loaded[each[0]]) for row in rows]
-    if not any(changing):
-        return {}
-    if not seam.a.rows:
+    if not _seam(target).a.rows:
         changing = [_one_for_all(target, changing)]
-    pairs = [_composed(target, row, loaded) for row in changing]
-    rank = _rank(target, seam, pairs)
+    return [_composed(target, row, loaded) for row in changing]
+
+
+def _inputs(target: Target, pairs: Sequence[Pair], rank: int, rows: int) -> dict[str, Value]:
+    seam = _seam(target)
     made = {
         seam.a.name: _tensor(seam.a, [_filled(a, 0, rank) for a, _ in pairs], canonical=1),
         seam.b.name: _tensor(seam.b, [_filled(b, 1, rank) for _, b in pairs], canonical=0),
     }
-    return made | ({seam.scale.name: _ones(seam.scale, len(rows))} if seam.scale is not None else {})
+    return made | ({seam.scale.name: _ones(seam.scale, rows)} if seam.scale is not None else {})
 
 
 def _one_for_all(target: Target, rows: Sequence[Slots]) -> Slots:
@@ -57,15 +80,13 @@ def _composed(target: Target, row: Slots, loaded: Mapping[int, Loaded]) -> Pair:
     return np.concatenate(a, axis=0), np.concatenate(b, axis=1)
 
 
-def _rank(target: Target, seam: Seam, pairs: Sequence[Pair]) -> int:
-    """The rank that the inputs get: what the graph fixes, else what the widest row needs."""
-    widest: int = max(a.shape[0] for a, _ in pairs)
-    if not seam.a.rank:
-        return widest
-    if widest > seam.a.rank:
-        what = f"the adapters of a row have rank {widest} together, '{seam.a.name}' of component '{target.component}' "
-        raise refused(f"{what}takes {seam.a.rank}", "select fewer adapters in a row")
-    return seam.a.rank
+def _rank(target: Target, needed: int) -> int:
+    """The rank that the inputs get: what the graph fixes, else what is needed."""
+    port = _seam(target).a
+    if port.rank and needed > port.rank:
+        what = f"the adapters of a row have rank {needed} together, '{port.name}' of component '{target.component}' "
+        raise refused(f"{what}takes {port.rank}", "select fewer adapters in a row")
+    return port.rank or needed
 
 
 def _filled(factor: Floats, axis: int, rank: int) -> Floats:

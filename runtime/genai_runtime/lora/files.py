@@ -112,11 +112,13 @@ def _from_onnx_adapter(
     package: Path, artifact: Artifact, bound: Iterable[tuple[Binding, Target]]
 ) -> dict[str, Factors]:
     """Parameters named and shaped like the graph inputs that they are for, scale included."""
-    parameters, name = read_onnx_adapter(package / artifact.file), Path(artifact.file).name
+    pairs = tuple(bound)
+    wanted = {port for _, target in pairs for port in target.ports}
+    parameters, name = read_onnx_adapter(package / artifact.file, wanted), Path(artifact.file).name
     made = {}
-    for binding, target in bound:
-        wanted, found = _shapes(binding, target), list[Floats]()
-        for (side, shape), port in zip(wanted.items(), target.ports, strict=False):
+    for binding, target in pairs:
+        found = list[Floats]()
+        for (side, shape), port in zip(_shapes(binding, target).items(), target.ports, strict=False):
             if port not in parameters:
                 raise AdapterFault("adapter-weights", f"{name} has no parameter '{port}'")
             dtype, array = parameters[port]

@@ -7,6 +7,7 @@ raw_data. ONNX Runtime's own reader takes a parameter's extents on trust, so it 
 
 import math
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,16 @@ Tensor = tuple[str, npt.NDArray[np.float32]]
 _NAME, _DIMS, _TYPE, _DATA = range(4)
 
 
-def read_onnx_adapter(file: Path) -> dict[str, Tensor]:
-    """Name -> type and numbers of every parameter of floats. Raises AdapterFault `adapter-file`."""
+def read_onnx_adapter(file: Path, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Name -> type and numbers of those `wanted` parameters that are there and hold floats.
+
+    Raises AdapterFault `adapter-file`.
+    """
     size = file.stat().st_size
     try:
         if not 12 <= size <= MAX_BYTES:
             raise ValueError(f"it has {size} bytes")
-        return _Buffer(file.read_bytes()).parameters()
+        return _Buffer(file.read_bytes()).parameters(wanted)
     except (struct.error, ValueError) as fault:
         raise AdapterFault("adapter-file", f"{file.name} is no ONNX Runtime adapter: {fault}") from fault
 
@@ -41,27 +45,29 @@ class _Buffer:
         if content[4:8] != b"TORT":
             raise ValueError("its mark is missing")
 
-    def parameters(self) -> dict[str, Tensor]:
+    def parameters(self, wanted: Collection[str]) -> dict[str, Tensor]:
         root = self._at(0)
         version = self._number(root, 0, "<i", 0)
         if version != FORMAT:
             raise ValueError(f"it has format {version}, known is {FORMAT}")
-        found: dict[str, Tensor] = {}
+        found: dict[str, Tensor | None] = {}
         start, count = self._vector(root, 3, 4)
         for at in range(count):
-            name, tensor = self._parameter(self._at(start + 4 * at))
+            table = self._at(start + 4 * at)
+            name = self._name(table)
             if name in found:
                 raise ValueError(f"it has two parameters '{name}'")
-            if tensor is not None:
-                found[name] = tensor
-        return found
+            found[name] = self._parameter(table, name) if name in wanted else None
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
-    def _parameter(self, table: int) -> tuple[str, Tensor | None]:
+    def _name(self, table: int) -> str:
         start, length = self._vector(table, _NAME, 1)
-        name = self._content[start : start + length].decode("utf-8")
+        return self._content[start : start + length].decode("utf-8")
+
+    def _parameter(self, table: int, name: str) -> Tensor | None:
         kind = FLOATS.get(self._number(table, _TYPE, "<i", 0))
         if kind is None:
-            return name, None
+            return None
         start, rank = self._vector(table, _DIMS, 8)
         shape = struct.unpack_from(f"<{rank}q", self._content, start)
         start, length = self._vector(table, _DATA, 1)
@@ -69,7 +75,7 @@ class _Buffer:
         if rank > 8 or min(shape, default=0) < 0 or math.prod(shape) * np.dtype(numpy_type).itemsize != length:
             raise ValueError(f"'{name}' has {length} bytes for the shape {list(shape)}")
         array = np.frombuffer(self._content, numpy_type, math.prod(shape), start).reshape(shape)
-        return name, (dtype, from_bfloat16(array) if dtype == "bfloat16" else array.astype(np.float32))
+        return dtype, from_bfloat16(array) if dtype == "bfloat16" else array.astype(np.float32)
 
     def _at(self, place: int) -> int:
         """Where the offset at a place leads."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from genai_runtime.lora.cache import AdapterCache, Loaded
-from genai_runtime.lora.composing import target_inputs
+from genai_runtime.lora.composing import component_inputs
 from genai_runtime.lora.fault import AdapterFault
 from genai_runtime.lora.selection import Slots, check_overlays, rows_of
 from genai_runtime.lora.spec import LoraSpec, Target
@@ -63,17 +63,8 @@ class Selector:
             loaded = self._service.cache.load({index for row in rows for index, _ in row})
         except AdapterFault as fault:
             raise ExecutionError(fault.code, fault.what, help=fault.help, origin="adapters.artifacts") from fault
-        inputs = (self._inputs_of(targets, rows, loaded) for targets in self._targets.values())
+        inputs = (component_inputs(targets, rows, loaded) for targets in self._targets.values())
         return (Chosen(rows, loaded), *inputs)
-
-    @staticmethod
-    def _inputs_of(
-        targets: Sequence[Target], rows: Sequence[Slots], loaded: Mapping[int, Loaded]
-    ) -> Mapping[str, Value]:
-        found: dict[str, Value] = {}
-        for target in targets:
-            found |= target_inputs(target, rows, loaded)
-        return found
 
 
 class Chosen:

@@ -31,11 +31,12 @@ class ScalePort:
 
 @dataclass(frozen=True)
 class Seam:
-    """The graph inputs of one target."""
+    """The graph inputs of one target. symbols: what the graph calls its rank, on either side."""
 
     a: Port
     b: Port
     scale: ScalePort | None
+    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -165,8 +166,13 @@ def _target(data: Mapping[str, Any]) -> Target:
         offset=int(data["offset"]),
         width=int(data["width"]),
         ports=(str(a), str(b), str(scale)),
-        seam=None if seam is None else Seam(_port(seam["a"]), _port(seam["b"]), _scale(seam["scale"])),
+        seam=None if seam is None else _seam(seam),
     )
+
+
+def _seam(data: Mapping[str, Any]) -> Seam:
+    symbols = tuple(str(each) for each in data["symbols"])
+    return Seam(_port(data["a"]), _port(data["b"]), _scale(data["scale"]), symbols)
 
 
 def _port(data: Mapping[str, Any]) -> Port:
