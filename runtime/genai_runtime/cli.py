@@ -146,9 +146,9 @@ def _adapters(given: Sequence[str]) -> dict[str, float] | None:
     """Alias -> scale of each `--adapter`, None without any. Raises RequestError `bad-adapters`."""
     chosen: dict[str, float] = {}
     for each in given:
-        alias, _, scale = each.partition("=")
+        alias, _, scale = each.rpartition("=") if "=" in each else (each, "", "1")
         try:
-            number = float(scale or 1)
+            number = float(scale)
         except ValueError as fault:
             raise RequestError("bad-adapters", f"--adapter wants NAME or NAME=SCALE, got {each!r}") from fault
         if alias in chosen:
