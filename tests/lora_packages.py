@@ -143,6 +143,7 @@ def _onnx_adapter(folder: Path, adapter: Adapter, targets: Mapping[str, Document
     for name, pair in adapter.factors.items():
         for side, array in zip("ab", pair, strict=True):
             turned = np.ascontiguousarray(_stored(array, adapter.dtype).T)
+            turned = turned[None] if adapter.more.get("rows") else turned
             port = targets[name]["graph_inputs"][side]
             parameters[port] = onnxruntime.OrtValue.ortvalue_from_numpy(turned)
     made.set_parameters(parameters)

@@ -135,13 +135,14 @@ def test_each_way_of_driving_a_decoder_is_reached(tmp_path: Path) -> None:
     assert re.search(r"\.hold\([^=]*inputs\.symbols,\s+model_factors,", text["tiny-held-state"])
 
 
-def test_onnx_runtimes_own_adapter_route_gives_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [False, True])
+def test_onnx_runtimes_own_adapter_route_gives_the_same(rows: bool, tmp_path: Path) -> None:
     """An adapter file that ONNX Runtime itself activates, and ours: one session, one run."""
 
     def baked(features: Mapping[str, tuple[int, int]]) -> dict[str, Adapter]:
-        return {"one": Adapter(random_factors(5, 2, features), format="ort_genai", baked=True)}
+        return {"one": Adapter(random_factors(5, 2, features), format="ort_genai", baked=True, more={"rows": rows})}
 
-    root = decoder_package(tmp_path / "p", "tiny-runtime-policy", seams(rows=False), baked)
+    root = decoder_package(tmp_path / "p", "tiny-runtime-policy", seams(rows=rows), baked)
     with genai_runtime.load(compiled(root)) as model:
         got = model.generate([1, 9, 14], max_new_tokens=1, stop_on_eos=False, adapters=["one"]).tokens
     session = onnxruntime.InferenceSession(root / "model.onnx", providers=["CPUExecutionProvider"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnx import numpy_helper
 
@@ -51,6 +52,24 @@ def _run_row(
     adapters: list[tuple[str, float]],
     feeds: Mapping[str, Array],
 ) -> dict[str, Array]:
+    key = (path, path.stat().st_mtime_ns, *adapters)
+    if key not in _sessions:
+        model = _merged(package, document, path, targets, adapters)
+        _sessions[key] = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [output.name for output in _sessions[key].get_outputs()]
+    try:
+        return dict(zip(names, _sessions[key].run(names, dict(feeds)), strict=True))
+    except Exception as failure:
+        raise ReferenceError("execution", f"{path.name}: {failure}") from failure
+
+
+_sessions: dict[object, Any] = {}
+
+
+def _merged(
+    package: Path, document: Document, path: Path, targets: list[Document], adapters: list[tuple[str, float]]
+) -> onnx.ModelProto:
+    """The graph with these adapters in its weights."""
     model = load_model(path)
     weights = {each.name: each for each in model.graph.initializer}
     for target in targets:
@@ -62,9 +81,4 @@ def _run_row(
                 piece = target.get("output_slice") or {"offset": 0, "width": weight.shape[1]}
                 weight[:, piece["offset"] : piece["offset"] + piece["width"]] += np.float32(scale * factor) * (b @ a).T
         held.CopyFrom(numpy_helper.from_array(weight, held.name))
-    session: Any = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    try:
-        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
-    except Exception as failure:
-        raise ReferenceError("execution", f"{path.name}: {failure}") from failure
+    return model

@@ -123,6 +123,8 @@ def _from_onnx_adapter(
                 raise AdapterFault("adapter-weights", f"{name} has no parameter '{port}'")
             dtype, array = parameters[port]
             turned = _is_turned(target, side, shape)
+            if array.ndim == 3 and array.shape[0] == 1 and target.seam is not None and target.seam.a.rows:
+                array = array[0]  # as ONNX Runtime itself would bind it: one set for all rows
             _expect(dtype, array.shape, shape[::-1] if turned else shape, artifact, f"'{port}' of {name}")
             found.append(array.T if turned else array)
         made[target.id] = _factors(found[0], found[1] * _scale(parameters, target, name), binding, name)
