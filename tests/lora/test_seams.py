@@ -13,8 +13,20 @@ from genai_compiler import CompileError, compile_package
 from genai_runtime.values import to_value
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.lora_packages import Adapter, Seam, compiled, decoder_package, random_factors, selected
-from tools.fixtures.document import write_document
+from tests.lora_packages import (
+    Adapter,
+    Seam,
+    compiled,
+    decoder_package,
+    plain_delta,
+    random_factors,
+    selected,
+    selection_inputs,
+    service,
+    target,
+)
+from tools.fixtures.document import application, emit, invoke, output, package, tensor, write_document
+from tools.fixtures.document import onnx as component
 
 Change = Callable[[onnx.GraphProto, dict[str, Any]], None]
 
@@ -138,6 +150,59 @@ def test_float16_inputs_take_rounded_factors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(feeds["head.a"].numpy(), a.T[None].astype(np.float16), strict=True)
     scaled = (np.float32(0.3) * b).T[None].astype(np.float16)
     np.testing.assert_array_equal(feeds["head.b"].numpy(), scaled, strict=True)
+
+
+def test_factors_that_the_input_cannot_hold_are_refused(tmp_path: Path) -> None:
+    def large(features: Mapping[str, tuple[int, int]]) -> dict[str, Adapter]:
+        a, b = random_factors(1, 2, features)["head"]
+        return {"one": Adapter({"head": (a, np.full_like(b, 1e38))})}
+
+    root = decoder_package(tmp_path / "p", "tiny-runtime-policy", [Seam("head")], large)
+    with genai_runtime.load(compiled(root)) as model:
+        with pytest.raises(genai_runtime.RequestError, match="larger than float32 holds") as refused:
+            list(model.generate([1, 9], max_new_tokens=2, adapters={"one": 16}))
+        assert refused.value.code == "adapter-selection"
+
+
+def test_a_slice_of_a_fused_weight_takes_factors_of_its_width(tmp_path: Path) -> None:
+    """y = x w, and the delta of outputs 2 to 4 through inputs of the graph, padded there."""
+    names, draw = ("w.a", "w.b"), np.random.default_rng(3)
+    weight, x = draw.standard_normal((4, 6), np.float32), draw.standard_normal((2, 4), np.float32)
+    shapes: list[list[int | str]] = [["n", 4, "r"], ["n", "r", 3]]
+    rows = [helper.make_tensor_value_info(*each) for each in (("x", 1, ["n", 1, 4]), ("y", 1, ["n", 1, 6]))]
+    ports = [helper.make_tensor_value_info(name, 1, dims) for name, dims in zip(names, shapes, strict=True)]
+    held = [numpy_helper.from_array(np.zeros((1, 4, 0), np.float32), "w.a"),
+            numpy_helper.from_array(np.zeros((1, 0, 3), np.float32), "w.b"),
+            numpy_helper.from_array(weight, "w"),
+            numpy_helper.from_array(np.array([0, 0, 2, 0, 0, 1]), "pads")]  # fmt: skip
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["base"], "w"), helper.make_node("MatMul", ["x", "w.a"], ["low"]),
+             helper.make_node("MatMul", ["low", "w.b"], ["delta"]),
+             helper.make_node("Pad", ["delta", "pads"], ["wide"]),
+             helper.make_node("Add", ["base", "wide"], ["y"])]  # fmt: skip
+    graph = helper.make_graph(nodes, "g", [rows[0], *ports], [rows[1]], held)
+    adapter = Adapter(random_factors(1, 2, {"t": (4, 3)}))
+    piece = {"role": "key", "offset": 2, "width": 3}
+    spec = target("t", 4, 6, output_name="base", output_slice=piece, graph_inputs={"a": "w.a", "b": "w.b"})
+    root = tmp_path / "p"
+    root.mkdir()
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)]), root / "base.onnx")
+    three = (tensor("float32", "batch", 1, 4, rows=True), tensor("float32", "batch", 1, 6, rows=True))
+    document = package(
+        ["workflow_ssa", "typed_emit", "parameter_adapters", "heterogeneous_adapter_batching"],
+        {"x": application(three[0], "x"), **selection_inputs(2)},
+        {"y": output(three[1])},
+        {"base": component("base.onnx", {"x": three[0]}, {"y": three[1]})},
+        [invoke("base", {"x": "x"}, {"y": "made"}), emit("made", "y")],
+        adapters=service(root, [spec], {"one": adapter}, 2),
+    )
+    write_document(root, document)
+    with genai_runtime.load(compiled(root)) as model:
+        got = model.run({"x": x[:, None]} | selected([(0, 1.5)], []))["y"][:, 0]
+        plain = model.run({"x": x[:, None]} | selected([], []))["y"][:, 0]
+    wanted = x @ weight
+    np.testing.assert_allclose(plain, wanted, rtol=1e-5)
+    wanted[0, 2:5] += plain_delta([(adapter, 1.5)], "t", x[:1])[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
 def _values(arrays: Mapping[str, Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from genai_runtime.lora.files import Floats
 from genai_runtime.lora.selection import Slots, refused
 from genai_runtime.lora.spec import Port, ScalePort, Seam, Target
 from genai_runtime.problem import RequestError
-from genai_runtime.values import Array, Value, encode, to_value
+from genai_runtime.values import Value, encode, to_value
 
 Pair = tuple[Floats, Floats]
 
@@ -56,8 +56,8 @@ def _pairs(target: Target, rows: Sequence[Slots], loaded: Mapping[int, Loaded]) 
 def _inputs(target: Target, pairs: Sequence[Pair], rank: int, rows: int) -> dict[str, Value]:
     seam = _seam(target)
     made = {
-        seam.a.name: _tensor(seam.a, [_filled(a, 0, rank) for a, _ in pairs], canonical=1),
-        seam.b.name: _tensor(seam.b, [_filled(b, 1, rank) for _, b in pairs], canonical=0),
+        seam.a.name: _tensor(target, seam.a, [_filled(a, 0, rank) for a, _ in pairs], canonical=1),
+        seam.b.name: _tensor(target, seam.b, [_filled(b, 1, rank) for _, b in pairs], canonical=0),
     }
     return made | ({seam.scale.name: _ones(seam.scale, rows)} if seam.scale is not None else {})
 
@@ -76,7 +76,9 @@ def _composed(target: Target, row: Slots, loaded: Mapping[int, Loaded]) -> Pair:
     """A [sum of ranks, inputs] and B [width, sum of ranks] of one row."""
     parts = [(loaded[index][target.id], scale) for index, scale in row]
     a = [part.a for part, _ in parts] or [np.zeros((0, target.inputs), np.float32)]
-    b = [part.b * np.float32(scale * part.factor) for part, scale in parts] or [np.zeros((target.width, 0), np.float32)]
+    with np.errstate(over="ignore"):  # infinite numbers are refused where they would be fed
+        b = [part.b * np.float32(scale * part.factor) for part, scale in parts]
+    b = b or [np.zeros((target.width, 0), np.float32)]
     return np.concatenate(a, axis=0), np.concatenate(b, axis=1)
 
 
@@ -95,16 +97,17 @@ def _filled(factor: Floats, axis: int, rank: int) -> Floats:
     return np.pad(factor, missing) if missing[axis][1] else factor
 
 
-def _tensor(port: Port, rows: Sequence[Floats], canonical: int) -> Value:
+def _tensor(target: Target, port: Port, rows: Sequence[Floats], canonical: int) -> Value:
     """The factors of all rows as the port takes them. canonical: the axis of features in a factor of ours."""
     turned = [each if port.features == canonical else each.T for each in rows]
-    return _value(np.stack(turned) if port.rows else turned[0], port.dtype)
+    numbers = np.stack(turned) if port.rows else np.ascontiguousarray(turned[0])
+    with np.errstate(over="ignore"):
+        made = encode(numbers, port.dtype)
+    if not np.isfinite(numbers).all() or (port.dtype == "float16" and not np.isfinite(made).all()):
+        what = f"the scaled factors of target '{target.id}' are larger than {port.dtype} holds"
+        raise refused(what, "scale the adapters less")
+    return to_value(made, port.dtype)
 
 
 def _ones(port: ScalePort, rows: int) -> Value:
-    return _value(np.ones([extent or rows for extent in port.dims], np.float32), port.dtype)
-
-
-def _value(numbers: Array, dtype: str) -> Value:
-    with np.errstate(over="ignore"):
-        return to_value(np.ascontiguousarray(encode(numbers, dtype)) if numbers.ndim else encode(numbers, dtype), dtype)
+    return to_value(encode(np.ones([extent or rows for extent in port.dims], np.float32), port.dtype), port.dtype)

@@ -163,6 +163,8 @@ def _expect(dtype: str, found: tuple[int, ...], wanted: tuple[int, int], artifac
 def _factors(a: Floats, b: Floats, binding: Binding, name: str) -> Factors:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise AdapterFault("adapter-weights", f"the factors of '{binding.key}' in {name} are not all finite")
+    if not 0 < binding.factor < float(np.finfo(np.float32).max):
+        raise AdapterFault("adapter-weights", f"the delta of '{binding.key}' is scaled by {binding.factor:g}")
     return Factors(np.ascontiguousarray(a), np.ascontiguousarray(b), binding.factor)
 
 

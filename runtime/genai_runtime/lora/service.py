@@ -109,5 +109,6 @@ class Overlay:
         for target in self._targets:
             part = adapter.get(target.id)
             if part is not None:
-                delta = part.b @ (part.a @ x)
-                out[target.offset : target.offset + target.width] += np.float32(scale * part.factor) * delta
+                with np.errstate(over="ignore", invalid="ignore"):  # as the input's own NaN and infinity would be
+                    delta = part.b @ (part.a @ x)
+                    out[target.offset : target.offset + target.width] += np.float32(scale * part.factor) * delta
