@@ -16,9 +16,7 @@ from tests.data import needs_data
 from tests.reference.cases import Call, Case, compare, expected_file, load_cases, workflow_packages
 from tests.reference.values import Events, Published, Rows
 
-NOT_OFFERED = {
-    "adapter": "onnx-genai.parameter-overlay",
-}
+NOT_OFFERED: dict[str, str] = {}
 """Packages whose adapter is not provided yet: they must be refused, naming it."""
 
 SAME_KIND = {
@@ -34,7 +32,7 @@ SAME_KIND = {
     "emit": {"emit-length", "emit-contract"},
     "control": {"emit-length", "loop-bound"},
     "override": {"bad-override"},
-    "adapter": {"adapter"},
+    "adapter": {"adapter", "adapter-selection"},
 }
 """The suite's error kinds and the codes that we report them by."""
 

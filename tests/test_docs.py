@@ -85,8 +85,8 @@ def test_make_has_the_targets_that_pages_name() -> None:
 
 CODE = re.compile(r"[a-z]+(-[a-z0-9]+)+")
 REPORTS = {
-    "ArtifactFault", "Problem", "LoadError", "RequestError", "ExecutionError", "fault", "_fault", "report", "warn",
-    "_warning", "error", "note", "problem", "_refused",
+    "AdapterFault", "ArtifactFault", "Problem", "LoadError", "RequestError", "ExecutionError", "fault", "_fault",
+    "report", "warn", "_warning", "error", "note", "problem", "_refused",
 }  # fmt: skip
 """Functions whose arguments name a code."""
 

@@ -52,9 +52,12 @@ def test_the_runtime_imports_nothing_of_the_compiler() -> None:
     assert {file.name: found for file in RUNTIME.rglob("*.py") if (found := roots(file) & set(COMPILER_ONLY))} == {}
 
 
-def test_the_compiler_asks_the_runtime_only_about_text() -> None:
-    """One module opens tokenizer and template with the runtime's own code, so that what it says is what will happen."""
-    assert [file.name for file in COMPILER.rglob("*.py") if "genai_runtime" in roots(file)] == ["text_side.py"]
+def test_the_compiler_asks_the_runtime_only_about_text_and_adapter_files() -> None:
+    """Tokenizer, template and files of adapters: what is said of them is what the runtime's own code will do."""
+    assert {file.name for file in COMPILER.rglob("*.py") if "genai_runtime" in roots(file)} == {
+        "text_side.py",
+        "adapter_files.py",
+    }
 
 
 def test_the_runtime_runs_where_the_compiler_and_its_dependencies_are_absent() -> None:

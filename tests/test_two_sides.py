@@ -55,7 +55,7 @@ def test_text_transforms() -> None:
 
 
 def test_adapters_that_the_runtime_brings() -> None:
-    assert set(registry.OURS) == negotiate.PROVIDED
+    assert set(registry.OURS) | registry.BY_SERVICE == negotiate.PROVIDED
     assert registry.GROUP == negotiate.ENTRY_POINTS
     assert not entry_points(group=registry.GROUP), "nothing of ours is found through an entry point"
 

@@ -52,6 +52,12 @@ RUNTIME: dict[str, Row] = {
     "V337": Row(("capacity",), "genai_runtime.cells", _RUN),
     "V338": Row(("bad-override",), "genai_runtime.sessions", _RUN),
     "V340": Row(("binding-without-source",), "genai_compiler.plan.build_steps", "", f"before a run; {_UNTESTED}"),
+    "V343": Row(
+        ("adapter-selection", "adapter-cache", "adapter-binding", "adapter-fallback"),
+        "genai_runtime.lora.selection",
+        "tests/lora/test_selection.py",
+        "before the first step of a run",
+    ),
 }
 """Rules of a run that are reported, by the codes that a run's failures carry."""
 

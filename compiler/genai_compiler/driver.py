@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from genai_compiler.check.adapter_files import check_adapter_files
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
+from genai_compiler.check.lora_uses import check_lora_uses
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files
@@ -123,6 +125,8 @@ def _checked(package: Package) -> tuple[Problem, ...]:
     problems = check_document(package.metadata, package.places)
     if not errors(problems):
         problems = (*problems, *check_admission(package))
+    if not errors(problems):
+        problems = (*problems, *check_lora_uses(package), *check_adapter_files(package))
     report = Report(package.places)
     negotiate(package, report)
     problems = (*problems, *report.problems)

@@ -91,6 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     for name in WHOLE:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
+    parser.add_argument(
+        "--adapter", action="append", default=[], metavar="NAME[=SCALE]", help="use this LoRA adapter; may be repeated"
+    )
     parser.add_argument("--ignore-eos", action="store_true", help="do not stop at end tokens")
     parser.add_argument("--keep-special", action="store_true", help="show special tokens in the text")
     parser.add_argument(
@@ -151,9 +154,25 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "images": arguments.image,
         "max_new_tokens": arguments.max_new_tokens,
         "stop": arguments.stop or None,
+        "adapters": _adapters(arguments.adapter),
         "stop_on_eos": not arguments.ignore_eos,
         "skip_special_tokens": not arguments.keep_special,
     }
+
+
+def _adapters(given: Sequence[str]) -> dict[str, float] | None:
+    """Alias -> scale of each `--adapter`, None without any. Raises RequestError `bad-adapters`."""
+    chosen: dict[str, float] = {}
+    for each in given:
+        alias, _, scale = each.rpartition("=") if "=" in each else (each, "", "1")
+        try:
+            number = float(scale)
+        except ValueError as fault:
+            raise RequestError("bad-adapters", f"--adapter wants NAME or NAME=SCALE, got {each!r}") from fault
+        if alias in chosen:
+            raise RequestError("bad-adapters", f"--adapter names '{alias}' twice")
+        chosen[alias] = number
+    return chosen or None
 
 
 def _ids(text: str) -> list[int]:

@@ -9,7 +9,7 @@ operators take from their inputs; lengths that they would refuse beside such a c
 entries a row of a cell is zero (onnxruntime, gqa_attention_base.h), so entries that a row skips are blanked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,18 +62,30 @@ class Holder:
     def __init__(self, sessions: Sessions, spec: HeldSpec) -> None:
         self._session, self._spec = sessions.session(spec.component), spec
 
-    def hold(self, initials: Sequence[Value], steps: int, symbols: dict[str, int]) -> "Held":
-        """Take the cells over for one loop. initials: their values at its entry. steps: iterations at most."""
+    def hold(
+        self,
+        initials: Sequence[Value],
+        steps: int,
+        symbols: dict[str, int],
+        adapted: Mapping[str, Value] | None = None,
+    ) -> "Held":
+        """Take the cells over for one loop.
+
+        initials: their values at its entry. steps: iterations at most. adapted: graph inputs that stay the same, the
+        factors of the request's adapters.
+        """
         for cell, value in zip(self._spec.cells, initials, strict=True):
             enter(cell, value, symbols, self._spec.origin)
-        return Held(self._session, self._spec, initials, steps)
+        return Held(self._session, self._spec, initials, steps, adapted or {})
 
 
 class Held:
     """The cells of one request. Calling it runs the component: the other inputs in, the other outputs out."""
 
-    def __init__(self, session: Any, spec: HeldSpec, initials: Sequence[Value], steps: int) -> None:
-        self._session, self._spec, self._initials = session, spec, tuple(initials)
+    def __init__(
+        self, session: Any, spec: HeldSpec, initials: Sequence[Value], steps: int, adapted: Mapping[str, Value]
+    ) -> None:
+        self._session, self._spec, self._initials, self._adapted = session, spec, tuple(initials), adapted
         self._run = binding.run_bound(session)
         self._totals = tuple(each for each in spec.lengths if each[0] in ("width", "sum"))
         self._valid, self._new = spec.place("valid"), spec.place("new")
@@ -159,6 +171,8 @@ class Held:
             value = view(buffer)
             self._bound.bind_ortvalue_input(past, value)
             self._bound.bind_ortvalue_output(present, value)
+        for port, value in self._adapted.items():
+            self._bound.bind_ortvalue_input(port, value)
 
     def _failed(self, what: str) -> ExecutionError:
         where = f"{self._spec.origin} (component '{self._spec.component}')"

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from genai_runtime import abi, binding
+from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
 from genai_runtime.problem import GenaiError, LoadError
@@ -41,7 +42,9 @@ def load(
 
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
-    sessions = Sessions(_graphs(manifest), Settings(chosen, _options(manifest.data["session"]["options"], threads)))
+    settings = Settings(chosen, _options(manifest.data["session"]["options"], threads))
+    lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
+    sessions = Sessions(_graphs(manifest), settings, lora)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genai_runtime.lora.spec import LoraSpec, spec_of
 from genai_runtime.problem import LoadError
 from genai_runtime.values import NUMPY
 
@@ -52,6 +53,7 @@ _SHAPE: dict[str, Any] = {
     "speech": {"assemblies": [{"component": str, "program": _ASSEMBLY}], "outputs": [str]},
     "state_groups": [dict],
     "owned_inputs": [str],
+    "adapters": dict,
     "overridable": [str],
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
@@ -70,6 +72,11 @@ class Manifest:
     def executor(self) -> Path:
         """The generated module."""
         return self.folder / "executor.py"
+
+    @property
+    def lora(self) -> LoraSpec | None:
+        """The package's adapters, None when it has none."""
+        return spec_of(self.data["adapters"])
 
 
 def read_manifest(folder: Path, abi: int) -> Manifest:
@@ -96,7 +103,7 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
     media = [each["media"] for each in data["outputs"] if each["media"]] if not faults else []
     faults += _shape_faults(media, [_MEDIA], "outputs.media")
     faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
-    faults = faults or list(_value_faults(data))
+    faults = faults or list(_value_faults(data)) or list(_adapter_faults(data["adapters"]))
     if faults:
         what = f"manifest.json of '{folder}' is damaged: {', '.join(faults[:5])}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN)
@@ -174,6 +181,16 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield "generation.holes has a negative id"
     if not -(1 << 31) <= (generation["pad_id"] or 0) < 1 << 31:
         yield "generation.pad_id is out of range"
+
+
+def _adapter_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        spec = spec_of(data)
+    except (KeyError, TypeError, ValueError) as fault:
+        yield f"adapters: {type(fault).__name__}: {fault}"
+        return
+    for each in spec.artifacts if spec is not None else ():
+        yield from (f"adapters.{each.alias} names no file" for name in (each.file, each.config) if not _is_name(name))
 
 
 def _is_name(name: str) -> bool:

@@ -13,8 +13,10 @@ import numpy.typing as npt
 from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
 from genai_runtime.declared import checked_overrides, given_for, image_tensor, length_roles, prompt_tensor, refuse_owned
+from genai_runtime.further import Further
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
+from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
 from genai_runtime.options import (
     ROLES,
@@ -72,6 +74,7 @@ class Model(Speaking):
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
         images: Sequence[bytes | Path] = (),
+        adapters: Any = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
@@ -79,22 +82,26 @@ class Model(Speaking):
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
         that end a row, beside the package's end tokens. images: picture files, for a package with one input for them;
-        every row sees them. Nothing runs until the result is iterated or asked for.
+        every row sees them. adapters: {alias: scale} or [alias, ...] of the package's LoRA
+        adapters, in slot order; for a batch also a list with one of these a row. Nothing runs until the result is
+        iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, closed).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, closed; bad-adapters,
+        unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
+        asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped, audience = set[int](), Audience()
-        media = image_tensor(self._manifest.data, images)
+        further = Further(image_tensor(self._manifest.data, images), asked)
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience, media)
+            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience, further)
         else:
-            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos, media)
+            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos, further)
         return Generation(runs, prompts, text, stopped, limits.context, audience)
 
     def chat(
@@ -217,6 +224,7 @@ class Model(Speaking):
             "inputs": data["inputs"],
             "outputs": data["outputs"],
             "state_groups": data["state_groups"],
+            "adapters": [each["alias"] for each in data["adapters"].get("artifacts", ())],
             "policy": data["generation"]["policy"],
             "context_length": data["generation"]["context_length"],
             "end_ids": data["generation"]["end_ids"],
@@ -313,17 +321,17 @@ class Model(Speaking):
         stop_on_eos: bool,
         stopped: set[int],
         audience: Audience,
-        media: Mapping[str, Array],
+        further: Further,
     ) -> list[Callable[[], Run]]:
         """One run for all rows where the decoder can tell their lengths apart, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
-        together = equal or self._generation["ragged"]
+        together = (equal or self._generation["ragged"]) and further.together
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
             return Request(
-                tensors={**prompt_tensor(self._manifest.data, chosen), **media},
+                tensors=prompt_tensor(self._manifest.data, chosen) | further.tensors(rows),
                 roles=length_roles(self._manifest.data, max(most)),
                 stop_on_eos=stop_on_eos,
                 prompt_lengths=tuple(len(each) for each in chosen),
@@ -345,7 +353,7 @@ class Model(Speaking):
         limits: Limits,
         sampling: Mapping[str, Any],
         stop_on_eos: bool,
-        media: Mapping[str, Array],
+        further: Further,
     ) -> list[Callable[[], Run]]:
         """A workflow says nothing of row lengths by role, so every row is a run of its own."""
         rows = [self._roles_of(row_values(sampling, row, len(prompts))) for row in range(len(prompts))]
@@ -358,7 +366,7 @@ class Model(Speaking):
             lengths = length_roles(self._manifest.data, min(most, room))
             roles, options = rows[row]
             return Request(
-                {**prompt_tensor(self._manifest.data, [prompts[row]]), **media},
+                prompt_tensor(self._manifest.data, [prompts[row]]) | further.tensors([row]),
                 {**lengths, **roles},
                 stop_on_eos,
                 sampling=(options,),

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
 from genai_runtime.values import Value
+
+if TYPE_CHECKING:
+    from genai_runtime.lora import LoraService
 
 Ports = tuple[tuple[str, str], ...]
 """(port of the component that is replaced, port of the one in its place)."""
@@ -32,8 +35,8 @@ class Settings:
 class Sessions:
     """Opens each graph at most once, when it is first asked for. Closing drops every session."""
 
-    def __init__(self, graphs: dict[str, Graph], settings: Settings) -> None:
-        self._graphs, self.settings = graphs, settings
+    def __init__(self, graphs: dict[str, Graph], settings: Settings, lora: "LoraService | None" = None) -> None:
+        self._graphs, self.settings, self._lora = graphs, settings, lora
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:
@@ -67,6 +70,13 @@ class Sessions:
         """
         return Runner(self, component, (tuple(inputs), tuple(outputs)), origin, replacements or {}, lazy)
 
+    @property
+    def lora(self) -> "LoraService":
+        """The package's adapters. Raises LoadError `damaged-folder` where the manifest has none."""
+        if self._lora is None:
+            raise LoadError("damaged-folder", "the manifest has no adapters, and the executor asks for them")
+        return self._lora
+
     def active_providers(self) -> dict[str, list[str]]:
         """Per opened component, the providers its session really uses."""
         return {name: list(session.get_providers()) for name, session in self._open.items()}
@@ -94,6 +104,7 @@ class Runner:
         self._origin, self._place = origin, f"{origin} (component '{component}')"
         self._sessions, self._component, self._replacements = sessions, component, replacements
         self._made: dict[str, Runner] = {}
+        self._stands_in = False
 
     def __getattr__(self, name: str) -> Any:
         """Of a lazy runner: its session's run call, from the first use on."""
@@ -102,11 +113,21 @@ class Runner:
         self._run = binding.run_with_values(self._sessions.session(self._component))
         return self._run
 
-    def __call__(self, *values: Value) -> Sequence[Value]:
+    def __call__(self, *values: Value, adapted: Mapping[str, Value] | None = None) -> Sequence[Value]:
+        """adapted: further graph inputs, the factors of the request's adapters."""
+        feeds = dict(zip(self._inputs, values, strict=True))
+        if adapted:
+            self._adapt(feeds, adapted)
         try:
-            return self._run(dict(zip(self._inputs, values, strict=True)), self._outputs, None)
+            return self._run(feeds, self._outputs, None)
         except binding.RUN_FAILURES as failure:
             raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
+
+    def _adapt(self, feeds: dict[str, Value], factors: Mapping[str, Value]) -> None:
+        if self._stands_in:
+            what = f"component '{self._component}' stands in for one that the selected adapters change"
+            raise RequestError("bad-override", what, help="select no adapters, or replace nothing")
+        feeds.update(factors)
 
     def chosen(self, overrides: Mapping[str, str]) -> "Runner":
         """This runner, or the one that a request puts in its place. Raises RequestError `bad-override`."""
@@ -130,4 +151,6 @@ class Runner:
             what = f"the step binds {uncovered} of '{self._component}', which its contract does not name"
             raise RequestError("bad-override", what)
         mapped = tuple(ports[each] for each in self._inputs), tuple(ports[each] for each in self._outputs)
-        return Runner(self._sessions, other, mapped, self._origin, {})
+        made = Runner(self._sessions, other, mapped, self._origin, {})
+        made._stands_in = True
+        return made

@@ -113,7 +113,7 @@ def _overlay(call: AdapterCall) -> dict[str, Array]:
         for target in service["target_manifest"]["targets"]
         if (target["component"], target["initializer"]) == (parameters["component"], parameters["parameter"])
     )
-    rows = _selected(service, call.env)
+    rows = selected(service, call.env)
     source = call.role("input")
     if len(rows) != len(source):
         raise ReferenceError("adapter", f"{len(rows)} adapter rows for a batch of {len(source)}")
@@ -132,7 +132,9 @@ def _overlay_row(call: AdapterCall, target: Document, row: int, adapters: list[t
     else:
         y = np.zeros(width, np.float32)
     for alias, scale in adapters:
-        a, b, factor = _factors(call, target, alias)
+        if not call.document["adapters"].get("portable_fallback"):
+            raise ReferenceError("adapter", f"adapter {alias!r} may only be applied inside graphs")
+        a, b, factor = factors(call.package, call.document, target, alias)
         part = slice(0, width)
         if target.get("output_slice"):
             start = target["output_slice"]["offset"]
@@ -141,24 +143,25 @@ def _overlay_row(call: AdapterCall, target: Document, row: int, adapters: list[t
     return y
 
 
-def _factors(call: AdapterCall, target: Document, alias: str) -> tuple[Array, Array, float]:
-    artifact = call.document["adapters"]["artifacts"][alias]
+def factors(package: Path, document: Document, target: Document, alias: str) -> tuple[Array, Array, float]:
+    """A [rank, inputs], B [width, rank] and alpha over rank of one adapter's JSON file for a target."""
+    artifact = document["adapters"]["artifacts"][alias]
     bound = [binding for binding in artifact["bindings"] if binding["target"] == target["id"]]
     if not bound:
         raise ReferenceError("adapter", f"adapter {alias!r} has no binding for target {target['id']!r}")
     weight = next((w for w in artifact["weights"] if w.get("format", "json") == "json"), None)
-    if weight is None or not call.document["adapters"].get("portable_fallback"):
+    if weight is None:
         raise ReferenceError("adapter", f"adapter {alias!r} has no portable weights")
-    loaded = json.loads((call.package / weight["location"]).read_text("utf-8"))
-    factors = loaded["targets"][bound[0]["weight_key"]]
+    loaded = json.loads((package / weight["location"]).read_text("utf-8"))
+    held = loaded["targets"][bound[0]["weight_key"]]
     rank = int(bound[0].get("rank", artifact["rank"]))
-    a = np.array(factors["a"], np.float32).reshape(rank, target["input_features"])
-    b = np.array(factors["b"], np.float32).reshape(-1, rank)
+    a = np.array(held["a"], np.float32).reshape(rank, target["input_features"])
+    b = np.array(held["b"], np.float32).reshape(-1, rank)
     alpha = float(bound[0].get("alpha", artifact["alpha"]))
     return a, b, (1.0 if weight["scale_encoding"] == "baked" else alpha / rank)
 
 
-def _selected(service: Document, env: Mapping[str, Array]) -> list[list[tuple[str, float]]]:
+def selected(service: Document, env: Mapping[str, Array]) -> list[list[tuple[str, float]]]:
     """The (alias, scale) pairs of each row; standard 6.3's checks on counts, padding, ids and scales."""
     names = service["selection"]
     segments, counts, scales = env[names["segments"]], env[names["adapter_counts"]], env[names["scales"]]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from tests.reference import executors
 from tests.reference.adapters import AdapterCall, run_adapter
 from tests.reference.graphs import run_graph
+from tests.reference.lora_graphs import run_adapted
 from tests.reference.machine import Env, Machine, read
 from tests.reference.values import Array, Document, ReferenceError, Scope, whole_number
 
@@ -46,6 +47,8 @@ def _run(
     component = machine.workflow["components"][name]
     implementation = component["implementation"]
     if implementation["kind"] == "onnx":
+        if machine.document.get("adapters"):
+            return run_adapted(machine.package, machine.document, name, feeds, env)
         return run_graph(machine.package / implementation["artifact"], feeds)
     if implementation["kind"] == "adapter":
         return run_adapter(AdapterCall(component, feeds, machine.package, machine.document, env, defines))

@@ -1,6 +1,6 @@
 """Greedy decoding of one unpadded row by a bare ONNX Runtime loop over a past/present graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ def _session(path: Path) -> Any:
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-def greedy(path: Path, prompt: Sequence[int], count: int, stop: Sequence[int] = ()) -> list[int]:
-    """Up to `count` tokens after the prompt; a token of `stop` is the last one."""
+def greedy(
+    path: Path, prompt: Sequence[int], count: int, stop: Sequence[int] = (), extra: Mapping[str, Array] | None = None
+) -> list[int]:
+    """Up to `count` tokens after the prompt; a token of `stop` is the last one. extra: fed to every run."""
     session = _session(path)
     wanted = [port.name for port in session.get_inputs()]
     past: dict[str, Array] = {
@@ -29,6 +31,7 @@ def greedy(path: Path, prompt: Sequence[int], count: int, stop: Sequence[int] = 
     while len(tokens) < count and not (tokens and tokens[-1] in stop):
         length += len(fresh)
         feeds = {"input_ids": np.array([fresh]), "attention_mask": np.ones((1, length), np.int64), **past}
+        feeds |= extra or {}
         if "position_ids" in wanted:
             feeds["position_ids"] = np.arange(length - len(fresh), length)[None]
         names = [port.name for port in session.get_outputs()]

@@ -13,6 +13,7 @@ from genai_compiler.plan.ir import Emit, Output, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource
+from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.token_ids import token_ids
@@ -43,6 +44,7 @@ def manifest(
         "outputs": [_output(each, package) for each in plan.outputs],
         "speech": speech(package),
         "owned_inputs": _owned_inputs(plan, package),
+        "adapters": lora_data(package),
         "overridable": [each.name for each in plan.components if each.overridable],
         "state_groups": [
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
@@ -57,6 +59,7 @@ def package_files(package: Package) -> dict[str, Path]:
     names = {
         package.document_file,
         *(name for graph in package.graphs.values() for name in _files_of(graph.artifact, graph)),
+        *lora_files(package),
     }
     names |= set(speech_files(package))
     names |= {

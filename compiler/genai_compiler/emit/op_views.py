@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from genai_compiler.emit.adapter_views import adapted_argument, extras_argument, selection_call
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
+from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
@@ -45,6 +47,7 @@ class Uses:
     runners: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
     held: dict[str, tuple[str, str, Hold]] = field(default_factory=dict)
+    selector: tuple[str, SelectAdapters] | None = None
     imports: set[str] = field(default_factory=set)
     spare: set[str] = field(default_factory=set)
     publishes: bool = False
@@ -75,6 +78,8 @@ class OpViews:
                 return self._invoke(op)
             case Fused():
                 return self._fused(op)
+            case SelectAdapters():
+                return self._select_adapters(op)
             case Copy():
                 pairs = tuple(f"{self.names.of(target)} = {self.names.of(source)}" for source, target in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
@@ -102,7 +107,8 @@ class OpViews:
 
     def _invoke(self, op: Invoke) -> OpView:
         runner = self.uses.held[op.held][0] if op.held else self._runner(op)
-        args = ", ".join(self.names.of(value) for _, value in op.inputs)
+        given = (self.names.of(value) for _, value in op.inputs)
+        args = ", ".join((*given, *adapted_argument(op, self.plan, self.names)))
         targets = [self.names.of(value) for _, value in op.outputs]
         run = f"{runner}({args})"
         call = f"{', '.join(targets)} = {run}{'[0]' if len(targets) == 1 else ''}"
@@ -123,6 +129,12 @@ class OpViews:
         self.uses.spare |= set(self.uses.runners) - known
         return OpView("_arms.py.j2", {}, {"arms": (whole, self._arm("else:", members, ()))})
 
+    def _select_adapters(self, op: SelectAdapters) -> OpView:
+        name = self.names.fresh("select_adapters")
+        self.uses.selector = (name, op)
+        fields = {"origin": comment(op.origin), "call": selection_call(op, name, self.names)}
+        return OpView("_select_adapters.py.j2", fields)
+
     def _runner(self, op: Invoke) -> str:
         """A runner of this step's own."""
         runner = self.names.fresh(op.component)
@@ -139,7 +151,8 @@ class OpViews:
         limit = self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin))
         for cell, _ in op.cells:
             self._cell_table(self.plan.cell(cell))
-        call = f"{name} = self.{name}.hold({values}, {limit}, inputs.symbols)"
+        adapted = f", {self.names.of(op.run.adapted)}" if op.run.adapted else ""
+        call = f"{name} = self.{name}.hold({values}, {limit}, inputs.symbols{adapted})"
         return OpView("_hold.py.j2", {"origin": comment(op.origin), "group": comment(op.group), "call": call})
 
     def _check(self, check: Check, op: Invoke) -> str:
@@ -299,8 +312,7 @@ class OpViews:
     def _start(self, op: Decode, limit: str) -> Iterator[str]:
         """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""
         yield from (self.names.of(op.tokens), "request", limit)
-        if op.extras:
-            yield f"{{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in op.extras)}}}"
+        yield from extras_argument(op, self.names)
 
     def _decoder_loop(self, op: Loop) -> OpView:
         self.uses.publishes = True

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from genai_compiler.emit.adapter_views import selector_of
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
 from genai_compiler.emit.programs import program_kinds, program_literal
@@ -91,6 +92,9 @@ ONE_ROW = frozenset(
 """Further locals of an executor that has a loop for one row."""
 MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
 
+OVERLAY = "onnx-genai.parameter-overlay@1"
+"""An adapter of the LoRA service, not of the registry."""
+
 _GLUE = "\0"
 """A space at which the title does not break."""
 
@@ -129,8 +133,10 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     runners = tuple(_runner_local(name, plan.component(uses[0])) for name, uses in views.uses.runners.items())
     extra = {"Cell"} if views.uses.cells else set[str]()
     extra |= {"Slot"} if plan.decoder is not None and any(group.slots for group in plan.groups) else set()
-    extra |= {"open_adapter"} if any(plan.component(uses[0]).adapter for uses in views.uses.runners.values()) else set()
     extra |= {kind for _, each in programs.values() for kind in program_kinds(each)}
+    extra |= (
+        {"open_adapter"} if any(_is_opened(plan.component(uses[0])) for uses in views.uses.runners.values()) else set()
+    )
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -148,6 +154,11 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         body=body,
         silent=() if views.uses.publishes else ("yield from ()",),
     )
+
+
+def _is_opened(component: Component) -> bool:
+    """Whether a component is an adapter that the registry knows."""
+    return component.adapter is not None and component.adapter.abi != OVERLAY
 
 
 def _isort(name: str) -> tuple[int, str]:
@@ -226,6 +237,11 @@ Programs = dict[str, tuple[str, AudioProgram | ImageProgram]]
 def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
     for name, (component, inputs, outputs, origin) in uses.runners.items():
         adapter = plan.component(component).adapter
+        if adapter is not None and adapter.abi == OVERLAY:
+            named = dict(adapter.parameters)
+            target = ", ".join(literal(each) for each in (named["component"], named["parameter"], origin))
+            yield f"self.{name} = sessions.lora.overlay({target})"
+            continue
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
@@ -240,6 +256,9 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
             pairs = (f"{literal(each.component)}: {literal(each.ports)}" for each in legal)
             args.append(f"replacements={{{', '.join(pairs)}}}")
         yield f"self.{name} = sessions.runner({', '.join(args)})"
+    if uses.selector is not None:
+        name, op = uses.selector
+        yield selector_of(op, name)
     for name, constant, _ in uses.held.values():
         yield f"self.{name} = Holder(sessions, {constant})"
 

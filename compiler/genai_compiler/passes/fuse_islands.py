@@ -112,6 +112,8 @@ class _Grouping:
             return "it has effects"
         if op.held:
             return "it updates cells in place"
+        if op.adapted:
+            return "adapters of a request change what it computes"
         if any(isinstance(each, CapacityCheck) for each in op.before):
             return "it writes at places that are checked before"
         if graph.model.graph.sparse_initializer:

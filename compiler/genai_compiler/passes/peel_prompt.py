@@ -37,7 +37,7 @@ def _peeled(loop: Loop, types: dict[str, Type]) -> tuple[Op, ...]:
     first, following = f"{decode.logits}.prompt", f"{decode.logits}.next"
     types[first] = types[following] = types[decode.logits]
     prompt = replace(decode, phase="prompt", tokens=sequence.initial, logits=first, maximum=sequence.maximum)
-    step = replace(decode, tokens=select.token, logits=following, extras=())
+    step = replace(decode, tokens=select.token, logits=following, extras=(), adapted="")
     carried = tuple(carry for carry in loop.carried if carry is not sequence)
     rotated = replace(
         loop, body=tuple(rest), advance=(step,), carried=(*carried, Carry(decode.logits, first, following, False))

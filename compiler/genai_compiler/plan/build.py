@@ -6,12 +6,14 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.check.graph_ports import backed_inputs
 from genai_compiler.check.walk import invokes
 from genai_compiler.plan.audio_program import AudioProgram, audio_program
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
+from genai_compiler.plan.lora import adaptation
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
@@ -49,8 +51,9 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
     components = with_replacements(tuple(_components(package, report)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
-    steps = StepBuilder(package, report, {each.name: each for each in components}, outputs)
-    body = (*steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope), *steps.unchanged_cells(scope))
+    adapted = adaptation(package, scope)
+    steps = StepBuilder(package, report, {each.name: each for each in components}, outputs, adapted)
+    body = (*adapted.ops, *steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope), *steps.unchanged_cells(scope))
     plan = Plan(
         name=package.root.name,
         dialect=package.dialect,
@@ -201,9 +204,9 @@ def _resolve(name: str, declared: DeclaredComponent, graph: Graph, report: Repor
         ports: dict[str, Port] = {each.name: each for each in found}
         for port, contract in wanted.items():
             path = (*WORKFLOW, "components", name, "ports", side, port)
-            if port not in ports:
+            if port not in ports and port not in backed_inputs(graph):
                 what = f"graph {graph.artifact} of component '{name}' has no {side[:-1]} '{port}'"
                 report.error("port-not-in-graph", path, what, did_you_mean(port, ports))
-            elif fault := contradiction(ports[port], contract):
+            elif port in ports and (fault := contradiction(ports[port], contract)):
                 what = f"port '{port}' of component '{name}' contradicts {graph.artifact}: {fault}"
                 report.error("contract-contradicts-graph", path, what, "write what the graph has, or fix the graph")

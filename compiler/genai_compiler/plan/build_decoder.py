@@ -100,7 +100,9 @@ class DecoderLoop:
         first = {port: scope.values.define(f"{cells[port]}.0", type) for port, type in flags.items()}
         made = {port: inner.define(name, flags.get(port, token)) for port, name in policy.outputs.items()}
         chosen = SelectToken(logits, made["token"], made["active"], made["done"], made["accepted_len"], selects)
-        passed = Decode(facts.component, "step", sequence, logits, format_path((*path, "steps", at)), extras)
+        origin = format_path((*path, "steps", at))
+        adapted = steps.adaptation.of(facts.component)
+        passed = Decode(facts.component, "step", sequence, logits, origin, extras, adapted=adapted)
         emits = tuple(self._emits(made["token"], cells["active"], path))
         carried = [Carry(cells[port], first[port], made[port], False) for port in flags]
         loop = Loop(

@@ -19,6 +19,7 @@ from genai_compiler.plan.ir import (
     Output,
     Type,
 )
+from genai_compiler.plan.lora import Adaptation
 from genai_compiler.plan.report import WORKFLOW, Path, Report
 from genai_compiler.plan.scope import Scope, did_you_mean
 from genai_compiler.plan.state import DecodeFacts, StateGroup
@@ -47,9 +48,15 @@ class StepBuilder:
     """Builds the ops of one workflow and remembers what the loops found out about its decoder and its session cells."""
 
     def __init__(
-        self, package: Package, report: Report, components: Mapping[str, Component], outputs: tuple[Output, ...]
+        self,
+        package: Package,
+        report: Report,
+        components: Mapping[str, Component],
+        outputs: tuple[Output, ...],
+        adaptation: Adaptation,
     ) -> None:
         self.package, self.report, self.components = package, report, components
+        self.adaptation = adaptation
         self._outputs = {each.name: each for each in outputs}
         self._state = package.workflow.state
         self.groups: tuple[StateGroup, ...] = ()
@@ -101,7 +108,8 @@ class StepBuilder:
             *capacity_checks(component, inputs, scope, self.package),
         )
         after = output_checks(component, outputs, self.package)
-        return (Invoke(component.name, inputs, outputs, format_path(path), before, after),)
+        adapted = self.adaptation.of(component.name)
+        return (Invoke(component.name, inputs, outputs, format_path(path), before, after, adapted=adapted),)
 
     def _unknown_component(self, step: InvokeStep, path: Path) -> None:
         known = self.package.workflow.components

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.edits import Edit
 from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
@@ -154,7 +155,8 @@ class Cell:
 class Invoke:
     """One session run: (port, value) pairs in, (port, new value) pairs out; checks of inputs before, outputs after.
 
-    held: the group of cells that the run updates in place, "" for none.
+    held: the group of cells that the run updates in place, "" for none. adapted: the value that says which adapters
+    change it, "" for none.
     """
 
     component: str
@@ -164,6 +166,7 @@ class Invoke:
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
     held: str = ""
+    adapted: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,8 @@ class Decode:
     """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
 
     extras: (port, value) pairs of the document's own, bound once and the same for a whole request. maximum: the value
-    that bounds the prompt's length, "" for none.
+    that bounds the prompt's length, "" for none. adapted: the value with the factors of its adapters, "" for none; it
+    is bound once, too.
     """
 
     component: str
@@ -199,6 +203,7 @@ class Decode:
     origin: str
     extras: tuple[tuple[str, str], ...] = ()
     maximum: str = ""
+    adapted: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,20 +343,9 @@ class CheckHeld:
 
 
 Op = (
-    Invoke
-    | Fused
-    | Copy
-    | Decode
-    | StartPolicy
-    | SelectToken
-    | Emit
-    | Loop
-    | Branch
-    | Release
-    | Keep
-    | Hold
-    | CheckHeld
-)
+    Invoke | Fused | SelectAdapters | Copy | Decode | StartPolicy | SelectToken | Emit | Loop | Branch | Release | Keep
+    | Hold | CheckHeld
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

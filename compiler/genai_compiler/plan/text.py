@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.ir import (
     Branch,
@@ -143,7 +144,7 @@ def _yes(flag: bool) -> str:
 def _op(op: Op, plan: Plan) -> Iterator[str]:
     match op:
         case Invoke():
-            held = f" on {op.held}" if op.held else ""
+            held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted)
             yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
         case Fused():
@@ -151,13 +152,18 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             yield "  or, when a request replaces a member, one by one {"
             yield from (f"    {line}" for each in op.members for line in _op(each, plan))
             yield "  }"
+        case SelectAdapters():
+            made = ", ".join(f"%{value}" for value in op.made)
+            given = ", ".join(f"%{value}" for value in op.inputs)
+            yield _with_origin(f"{made}{' = ' if made else ''}select adapters({given})", op.origin)
         case Copy():
             pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
             yield _with_origin(f"copy {pairs}", op.origin)
         case Decode():
             fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
             limit = f", at most %{op.maximum} tokens" if op.maximum else ""
-            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {op.phase}{limit}", op.origin)
+            how = f"{op.phase}{limit}{_adapted(op.adapted)}"
+            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {how}", op.origin)
         case StartPolicy():
             yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start policy", op.origin)
         case SelectToken():
@@ -191,6 +197,10 @@ def _ins(pairs: tuple[tuple[str, str], ...]) -> str:
 
 def _outs(pairs: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"%{value}" for _, value in pairs) + " = " if pairs else ""
+
+
+def _adapted(value: str) -> str:
+    return f" adapted by %{value}" if value else ""
 
 
 def _check(check: Check) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
@@ -31,13 +32,16 @@ def reads(op: Op) -> tuple[str, ...]:
     """
     match op:
         case Invoke():
-            return (*(value for _, value in op.inputs), *_checked(op))
+            return (*(value for _, value in op.inputs), *_checked(op), *([op.adapted] if op.adapted else []))
         case Fused():
             return reads(op.run)
+        case SelectAdapters():
+            return op.inputs
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
-            return (op.tokens, *(value for _, value in op.extras), *((op.maximum,) if op.maximum else ()))
+            extras = (value for _, value in op.extras)
+            return (op.tokens, *extras, *(each for each in (op.maximum, op.adapted) if each))
         case SelectToken():
             return (op.logits,)
         case Emit():
@@ -51,7 +55,8 @@ def reads(op: Op) -> tuple[str, ...]:
         case Release() | StartPolicy():
             return ()
         case Hold():
-            return (*(value for _, value in op.cells), op.max_iterations)
+            adapted = (op.run.adapted,) if op.run.adapted else ()
+            return (*(value for _, value in op.cells), op.max_iterations, *adapted)
         case CheckHeld():
             return (op.maximum,)
 
@@ -82,6 +87,8 @@ def defines(op: Op) -> tuple[str, ...]:
             return tuple(value for _, value in op.outputs)
         case Fused():
             return defines(op.run)
+        case SelectAdapters():
+            return op.made
         case Copy():
             return tuple(target for _, target in op.pairs)
         case Decode():

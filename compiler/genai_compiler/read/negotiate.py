@@ -34,10 +34,11 @@ OFFERED = ALWAYS | {
     "advisory_state", "nested_control_flow", "loop_induction_values", "typed_emit", "streaming_emit",
     "emit_valid_length", "input_presence", "loop_carried_state", "grammar_guidance_adapter", "telemetry_adapter",
     "adaptive_proposal_budget", "audio_preprocessing_program", "image_preprocessing_program", "packed_image_outputs",
+    "parameter_adapters", "heterogeneous_adapter_batching",
 }  # fmt: skip
 PROVIDED = frozenset({
     "onnx-genai.audio-preprocess@1", "onnx-genai.grammar-guidance@1", "onnx-genai.image-preprocess@1",
-    "onnx-genai.telemetry@1",
+    "onnx-genai.parameter-overlay@1", "onnx-genai.telemetry@1",
 })  # fmt: skip
 """Adapters that the runtime brings; others come through the entry-point group `genai_runtime.adapters`."""
 

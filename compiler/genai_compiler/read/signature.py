@@ -18,7 +18,7 @@ from genai_compiler.read.external_data import check_external_data, external_tens
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
-__all__ = ["CacheOp", "Port", "Signature", "load_graph", "nested_graphs", "read_signature", "signature_of"]
+__all__ = ["CacheOp", "Port", "Signature", "load_graph", "nested_graphs", "port_of", "read_signature", "signature_of"]
 
 MAX_FILE_BYTES = (2 << 30) + (64 << 20)  # protobuf itself stops at 2 GiB
 MAX_GRAPH_BYTES = 512 << 20
@@ -89,8 +89,8 @@ def signature_of(model: ModelProto, name: str, root: Path) -> Signature:
         raise CompileError(problems)
     held = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
     return Signature(
-        inputs=tuple(_port(each) for each in graph.input if each.name not in held),
-        outputs=tuple(_port(each) for each in graph.output),
+        inputs=tuple(port_of(each) for each in graph.input if each.name not in held),
+        outputs=tuple(port_of(each) for each in graph.output),
         opsets=tuple(sorted((each.domain, int(each.version)) for each in model.opset_import)),
         metadata=tuple(sorted((each.key, each.value) for each in model.metadata_props)),
         external_data=files,
@@ -182,7 +182,8 @@ def _unreadable(where: Place, what: str) -> CompileError:
     return CompileError([Problem("unreadable-graph", where, "", text, "export or download the file again")])
 
 
-def _port(value: ValueInfoProto) -> Port:
+def port_of(value: ValueInfoProto) -> Port:
+    """A graph's input or output as a port."""
     kind = value.type.WhichOneof("value")
     if kind not in ("tensor_type", "sparse_tensor_type"):
         return Port(value.name, (kind or "undefined").removesuffix("_type"), None)

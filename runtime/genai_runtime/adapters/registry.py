@@ -31,6 +31,9 @@ OURS: Mapping[str, Factory] = {
     "onnx-genai.telemetry@1": telemetry,
 }
 
+BY_SERVICE = frozenset({"onnx-genai.parameter-overlay@1"})
+"""Adapters that an executor takes from a service of the runtime (`Sessions.lora`), not from this table."""
+
 
 @dataclass(frozen=True)
 class Adapter:
