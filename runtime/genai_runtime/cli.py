@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime.problem import GenaiError, LoadError, RequestError
+from genai_runtime.versions import ShowVersion
 
 if TYPE_CHECKING:
     from genai_runtime.generation import Generation
@@ -25,14 +26,14 @@ WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; returns the exit code. Heavy modules are imported inside, where an interrupt has an answer."""
     _open_closed_streams()
-    arguments = _parser().parse_args(argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
     try:
-        from genai_runtime.load import load
+        arguments = _parser().parse_args(argv)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
+        from genai_runtime.opening import load
 
         with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify) as model:
             code = _serve(model, arguments)
@@ -69,8 +70,14 @@ def _open_closed_streams() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("genai-run", description="Run a compiled package.", epilog=__doc__)
+    parser = argparse.ArgumentParser(
+        "genai-run",
+        description="Run a compiled package. Without --prompt, --chat or --tokens, standard input is the prompt; "
+        "in a terminal, a conversation begins.",
+        epilog=__doc__,
+    )
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
+    parser.add_argument("--version", action=ShowVersion, help="print the version and leave")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--prompt", help="continue this text")
     what.add_argument(
