@@ -21,6 +21,7 @@ from genai_compiler.passes.profile import Pass, Profile
 from genai_compiler.plan.build import build
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.report import Report
+from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
@@ -73,14 +74,15 @@ def compile_package(
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = plan_package(loaded, options.stop_after, trace)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
+    notes = (*loaded.notes, *task_views(loaded)[2])
     if options.stop_after != "emit":
-        return Compiled(None, plan, "", problems, loaded.notes)
+        return Compiled(None, plan, "", problems, notes)
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
     facts = manifest(plan, loaded, compiler_version(), path, executor)
     write_folder(target, loaded, {"executor.py": executor, "plan.txt": plan_text(plan)}, facts, options.bundle)
-    return Compiled(target, plan, executor, problems, loaded.notes)
+    return Compiled(target, plan, executor, problems, notes)
 
 
 def check_package(package: str | Path) -> tuple[Problem, ...]:
@@ -123,6 +125,8 @@ def _checked(package: Package) -> tuple[Problem, ...]:
         problems = (*problems, *check_admission(package))
     report = Report(package.places)
     negotiate(package, report)
+    if not errors(problems):
+        problems = (*problems, *task_views(package)[1])
     problems = (*problems, *report.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))

@@ -50,6 +50,11 @@ _SHAPE: dict[str, Any] = {
     "state_groups": [dict],
     "owned_inputs": [str],
     "overridable": [str],
+    "identity": str,
+    "cache_dependencies": dict,
+    "profiles": [dict],
+    "session_cells": [{"name": str, "dtype": str, "shape": list}],
+    "continuation": dict | None,
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
 _GRAPH = {"in": str, "file": str, "weights": str}

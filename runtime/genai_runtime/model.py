@@ -1,18 +1,21 @@
 """A loaded package: the text level (generate, chat) and the workflow level (run, stream) of one executor."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
+from genai_runtime.conversation import Conversation, Turn, conversation_of
 from genai_runtime.declared import checked_overrides, given_for, length_roles, prompt_tensor, refuse_owned
+from genai_runtime.description import described
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
+from genai_runtime.kept import KeptSessions
 from genai_runtime.manifest import Manifest
 from genai_runtime.options import (
     ROLES,
@@ -25,9 +28,10 @@ from genai_runtime.options import (
     tensor_options,
 )
 from genai_runtime.problem import RequestError
+from genai_runtime.profiles import Profile, profiles_of
 from genai_runtime.publish import Result
-from genai_runtime.request import Audience, Event, Request, SessionStore
-from genai_runtime.running import Run
+from genai_runtime.request import Audience, Event, Request
+from genai_runtime.running import Executor, Run
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.sessions import Sessions
 from genai_runtime.stop_strings import join_stops
@@ -36,12 +40,6 @@ from genai_runtime.tokenizer import Tokenizer, open_tokenizer
 from genai_runtime.values import Array
 
 Message = Mapping[str, Any]
-
-
-class Executor(Protocol):
-    """A generated executor."""
-
-    def run(self, request: Request) -> Generator[Event, None, Result]: ...
 
 
 class Model:
@@ -53,7 +51,10 @@ class Model:
     def __init__(self, manifest: Manifest, executor: Executor, sessions: Sessions, notices: Sequence[str]) -> None:
         self._manifest, self._sessions = manifest, sessions
         self._open: Executor | None = executor
-        self._kept: dict[str, SessionStore] = {}
+        data = manifest.data
+        self._conversation: Conversation | None = conversation_of(data)
+        self._kept = KeptSessions(data["session_cells"], any(each["role"] == "tokens" for each in data["outputs"]))
+        self.profiles: Mapping[str, Profile] = profiles_of(data["profiles"], lambda: self.tokenizer)
         self.notices = tuple(notices)
 
     # ---- text level --------------------------------------------------------------------------------------------------
@@ -68,28 +69,33 @@ class Model:
         stop_on_eos: bool = True,
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
+        session: str | None = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
 
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
-        that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
+        that end a row, beside the package's end tokens. session: continue the conversation of that name; it takes the
+        turn when the generation has run to its end. Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, closed).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-session-state, closed).
         """
         executor = self._executor
-        prompts = self._prompts(prompt, batch, add_special_tokens)
+        turn = self._turn(session)
+        seen, prompts = turn.continued(self._prompts(prompt, batch, add_special_tokens))
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped, audience = set[int](), Audience()
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience)
+            requests = self._runtime_requests(prompts, limits, options, stop_on_eos, stopped, audience)
         else:
-            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
-        return Generation(runs, prompts, text, stopped, limits.context, audience)
+            turn.refuse_stops(text.stops)
+            requests = self._workflow_requests(prompts, limits, sampling, stop_on_eos, audience)
+        runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
+        return Generation(runs, prompts, text, stopped, limits.context, audience, whole=turn.store is not None)
 
     def chat(
         self,
@@ -173,47 +179,55 @@ class Model:
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = as_tensors(inputs)
-        held = hold_session(session)
+        turn = self._turn(session)
         refuse_owned(self._manifest.data, tensors)
         roles, sampling = self._sampling_of(tensors)
-        store = None if held is None else self._kept.setdefault(held, SessionStore())
-        request = Request(
-            tensors=tensors,
-            roles=roles,
-            stop_on_eos=stop_on_eos,
-            session=store,
-            sampling=sampling,
-            end_ids=self._end_ids_of(tensors),
-            valid_ids=self._valid_ids,
-            context_length=int(self._generation["context_length"]),
-            overrides=checked_overrides(self._manifest.data, overrides or {}),
-            audience=audience,
-        )
-        with nullcontext() if store is None else store.leased(str(session)):
-            return (yield from executor.run(request))
+
+        def request() -> Request:
+            return Request(
+                tensors=turn.with_prefix(tensors),
+                roles=roles,
+                stop_on_eos=stop_on_eos,
+                sampling=sampling,
+                end_ids=self._end_ids_of(tensors),
+                valid_ids=self._valid_ids,
+                context_length=int(self._generation["context_length"]),
+                overrides=checked_overrides(self._manifest.data, overrides or {}),
+                audience=audience,
+            )
+
+        result = yield from turn.run(executor, request)
+        return replace(result, profiles=self.profiles)
+
+    def _turn(self, session: str | None) -> Turn:
+        name = hold_session(session)
+        return Turn(self._conversation, self._kept.store(name), name or "")
 
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""
         self._check_open()
-        self._kept.pop(hold_session(session) or "", None)
+        self._kept.reset(hold_session(session))
+
+    def checkpoint(self, session: str) -> bytes:
+        """A session's semantic state as bytes (an .npz of arrays and their contracts), to be kept or sent elsewhere.
+
+        Raises RequestError `no-session`, `session-busy`.
+        """
+        self._check_open()
+        return self._kept.checkpoint(hold_session(session))
+
+    def restore(self, session: str, data: bytes) -> None:
+        """Put what `checkpoint` gave in the place of a session's state. Nothing in it is executed.
+
+        Raises RequestError `bad-checkpoint` (unknown cell, no semantic session state, other contract), `session-busy`.
+        """
+        self._check_open()
+        self._kept.restore(hold_session(session), data)
 
     def describe(self) -> dict[str, Any]:
-        """Inputs, outputs, state groups, policy, context, providers: plain data."""
+        """Inputs, outputs, state groups, profiles, identity, policy, context, providers: plain data."""
         self._check_open()
-        data = self._manifest.data
-        return {
-            "name": data["name"],
-            "dialect": data["dialect"],
-            "compiler": data["compiler"],
-            "inputs": data["inputs"],
-            "outputs": data["outputs"],
-            "state_groups": data["state_groups"],
-            "policy": data["generation"]["policy"],
-            "context_length": data["generation"]["context_length"],
-            "end_ids": data["generation"]["end_ids"],
-            "providers": self._sessions.active_providers(),
-            "threads": self._sessions.settings.options.get("intra_op_num_threads"),
-        }
+        return described(self._manifest.data, self._sessions)
 
     def close(self) -> None:
         """Let the sessions go; later calls raise RequestError `closed`. Requests in flight keep theirs to the end."""
@@ -294,23 +308,24 @@ class Model:
             raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
         return prompts
 
-    def _runtime_runs(
+    def _runtime_requests(
         self,
-        executor: Executor,
         prompts: list[list[int]],
         limits: Limits,
         options: tuple[SamplingOptions, ...],
         stop_on_eos: bool,
         stopped: set[int],
         audience: Audience,
-    ) -> list[Callable[[], Run]]:
-        """One run for all rows where the decoder can tell their lengths apart, else one a row."""
+    ) -> list[Callable[[], Request]]:
+        """One request for all rows where the decoder can tell their lengths apart, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
         together = equal or self._generation["ragged"]
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
+            ends = stopped if len(groups) == 1 else set[int]()
+            audience.ends.append((ends, len(rows)))
             return Request(
                 tensors=prompt_tensor(self._manifest.data, chosen),
                 roles=length_roles(self._manifest.data, max(most)),
@@ -321,20 +336,20 @@ class Model:
                 end_ids=self._end_ids,
                 valid_ids=self._valid_ids,
                 context_length=limits.context,
-                stopped=stopped if len(groups) == 1 else set(),
+                stopped=ends,
                 audience=audience,
             )
 
-        return [lambda rows=rows: executor.run(request(rows)) for rows in groups]  # type: ignore[misc]
+        return [lambda rows=rows: request(rows) for rows in groups]  # type: ignore[misc]
 
-    def _workflow_runs(
+    def _workflow_requests(
         self,
-        executor: Executor,
         prompts: list[list[int]],
         limits: Limits,
         sampling: Mapping[str, Any],
         stop_on_eos: bool,
-    ) -> list[Callable[[], Run]]:
+        audience: Audience,
+    ) -> list[Callable[[], Request]]:
         """A workflow says nothing of row lengths by role, so every row is a run of its own."""
         rows = [self._roles_of(row_values(sampling, row, len(prompts))) for row in range(len(prompts))]
         for _, options in rows:
@@ -350,9 +365,10 @@ class Model:
                 {**lengths, **roles},
                 stop_on_eos,
                 sampling=(options,),
+                audience=audience,
             )
 
-        return [lambda row=row: executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
+        return [lambda row=row: request(row) for row in range(len(prompts))]  # type: ignore[misc]
 
     def _roles_of(self, given: Mapping[str, Any]) -> tuple[dict[str, int | float], SamplingOptions]:
         """Role values of one row and the options behind them, for a package that has its own sampler."""

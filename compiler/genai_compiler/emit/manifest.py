@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan
 from genai_compiler.plan.uses import walk
@@ -43,6 +44,7 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
             for each in plan.groups
         ],
+        **task_facts(plan, package),
     }
 
 

@@ -62,12 +62,16 @@ class StepBuilder:
         return tuple(op for index, step in enumerate(steps) for op in self._step(step, (*path, index), scope))
 
     def unchanged_cells(self, scope: Scope) -> tuple[Keep, ...]:
-        """What session cells that no loop carries hold after the run: their initializers."""
+        """What session cells that no loop carries hold after the run: their initializers.
+
+        A conversation (3.8, continuation) is the runtime's to keep: it holds the prompt and the tokens published.
+        """
         cells = [(name, cell, scope.find(cell.initializer)) for name, cell in self._state.items()]
         return tuple(
             Keep(name, value, format_path((*WORKFLOW, "state", name)))
             for name, cell, value in cells
             if cell.scope == "session" and name not in self._final and value is not None
+            if cell.session is None or cell.session.continuation is None
         )
 
     def _step(self, step: Step, path: Path, scope: Scope) -> tuple[Op, ...]:
