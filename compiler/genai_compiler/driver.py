@@ -10,6 +10,7 @@ from pathlib import Path
 
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
+from genai_compiler.check.generation_defaults import check_generation_defaults
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
@@ -25,7 +26,7 @@ from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
-from genai_compiler.read.load import load_package
+from genai_compiler.read.load import GENAI_CONFIG, load_package
 from genai_compiler.read.negotiate import negotiate
 from genai_compiler.read.package import Package
 
@@ -126,7 +127,8 @@ def _checked(package: Package) -> tuple[Problem, ...]:
     report = Report(package.places)
     negotiate(package, report)
     if not errors(problems):
-        problems = (*problems, *task_views(package)[1])
+        own = () if package.dialect == GENAI_CONFIG else check_generation_defaults(package)
+        problems = (*problems, *task_views(package)[1], *own)
     problems = (*problems, *report.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))

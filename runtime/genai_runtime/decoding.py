@@ -33,7 +33,7 @@ class DecoderSpec:
     """The decoder's ports and the shape of its state, all taken from the graph at compile time.
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row.
+    one token a row. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     """
 
     component: str
@@ -50,6 +50,7 @@ class DecoderSpec:
     ragged: bool
     vocab_size: int
     one_token: bool
+    logits_rank: int = 3
 
 
 class Decoder:

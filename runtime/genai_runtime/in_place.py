@@ -49,7 +49,7 @@ class InPlaceDecoding(Decoding):
         bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
         if spec.positions is not None:
             bound.bind_ortvalue_input(spec.positions[0], view(self._positions))
-        self._raw = self.logits.reshape(self.rows, 1, -1)
+        self._raw = self.logits if spec.logits_rank == 2 else self.logits.reshape(self.rows, 1, -1)
         if spec.logits_dtype != "float32":
             self._raw = np.zeros(self._raw.shape, dtype=NUMPY[spec.logits_dtype])
         bound.bind_ortvalue_output(spec.logits, view(self._raw, spec.logits_dtype))
@@ -82,7 +82,7 @@ class InPlaceDecoding(Decoding):
         if spec.positions is not None:
             np.minimum(self._positions + 1, most - 1, out=self._positions)
         if spec.logits_dtype != "float32":
-            self.logits[:] = to_float32(self._raw[:, 0])
+            self.logits[:] = to_float32(self._raw.reshape(self.rows, -1))
 
     def row_at(self, place: int) -> BoundRow:
         if place >= self._full:

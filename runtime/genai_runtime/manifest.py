@@ -41,6 +41,7 @@ _SHAPE: dict[str, Any] = {
         "vocab_size": int,
         "valid_ids": int,
         "holes": [int],
+        "contract": bool,
         "defaults": dict,
         "overrides": dict,
     },

@@ -21,6 +21,7 @@ from genai_runtime.options import (
     ROLES,
     Limits,
     refuse_overrides,
+    refuse_tensors,
     resolve_limits,
     resolve_roles,
     resolve_sampling,
@@ -382,6 +383,7 @@ class Model:
             {option: given_for(self._manifest.data, tensors, role) for option, role in ROLES.items()}
         )
         refuse_overrides(given, self._generation)
+        refuse_tensors(tensors, self._manifest.data["inputs"], self._generation)
         if self._generation["policy"] == "runtime":
             rows = max(map(len, given.values()), default=1)
             scalars = {name: values if len(values) > 1 else values[0] for name, values in given.items()}

@@ -274,6 +274,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         f"ragged={facts.ragged}",
         f"vocab_size={facts.vocab_size}",
         f"one_token={facts.one_token}",
+        *([f"logits_rank={facts.logits_rank}"] if facts.logits_rank != 3 else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
 

@@ -61,7 +61,7 @@ class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row, so that a prompt goes in one by one.
+    one token a row, so that a prompt goes in one by one. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     """
 
     component: str
@@ -75,6 +75,7 @@ class DecodeFacts:
     ragged: bool
     vocab_size: int
     one_token: bool
+    logits_rank: int = 3
 
 
 def _per_token(slot: Slot) -> int:
