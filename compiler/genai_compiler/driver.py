@@ -11,6 +11,7 @@ from pathlib import Path
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
 from genai_compiler.check.generation_defaults import check_generation_defaults
+from genai_compiler.check.revision import check_revision
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
@@ -128,6 +129,7 @@ def _checked(package: Package) -> tuple[Problem, ...]:
     negotiate(package, report)
     if not errors(problems):
         own = () if package.dialect == GENAI_CONFIG else check_generation_defaults(package)
+        own = (*own, *check_revision(package.metadata, package.places))
         problems = (*problems, *task_views(package)[1], *own)
     problems = (*problems, *report.problems)
     if errors(problems):

@@ -99,15 +99,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
     parser.add_argument("--verify", action="store_true", help="check large files by content too")
+    _add_task_options(parser)
     parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
     parser.add_argument("--json", action="store_true", help="print one JSON line instead of text")
     return parser
+
+
+def _add_task_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a task."""
+    parser.add_argument("--task", metavar="NAME", help="run once and print what the package's profile NAME makes of it")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input of --task: numbers as JSON, or a .npy file; may be repeated",
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.npy", help="write the array that --task gives to a file")
 
 
 def _serve(model: "Model", arguments: argparse.Namespace) -> int:
     if arguments.describe:
         print(json.dumps(model.describe(), indent=2))
         return EXIT_DONE
+    if arguments.task is not None:
+        return _task(model, arguments)
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None:
         if sys.stdin.isatty():
             return _conversation(model, arguments)
@@ -115,6 +131,16 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
     if arguments.chat == "":
         return _conversation(model, arguments)
     _show(_start(model, arguments), arguments)
+    return EXIT_DONE
+
+
+def _task(model: "Model", arguments: argparse.Namespace) -> int:
+    from genai_runtime.task_command import show_task
+
+    ids = _ids(arguments.tokens) if arguments.tokens is not None else None
+    if arguments.prompt is not None:
+        ids = model.tokenizer.encode(arguments.prompt)
+    show_task(model, arguments, ids)
     return EXIT_DONE
 
 
