@@ -130,6 +130,13 @@ def conversation_of(data: Mapping[str, Any]) -> Conversation | None:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What a session held when a turn was asked for: the turn is only run while it holds that."""
+
+    value: Value | None
+
+
+@dataclass(frozen=True)
 class Turn:
     """One invocation within a session, or the only turn of none."""
 
@@ -141,7 +148,7 @@ class Turn:
         """The caller's tensors, the prompt behind the conversation so far."""
         return tensors if self.conversation is None else self.conversation.with_prefix(tensors, self.store)
 
-    def continued(self, prompts: list[list[int]]) -> tuple[Value | None, list[list[int]]]:
+    def continued(self, prompts: list[list[int]]) -> tuple["Seen | None", list[list[int]]]:
         """(the conversation so far, the prompts behind it). Raises RequestError `bad-session`, `wrong-shape`."""
         if self.store is None:
             return None, prompts
@@ -152,12 +159,12 @@ class Turn:
             )
         seen = self._held()
         if seen is None:
-            return None, prompts
+            return Seen(None), prompts
         so_far = to_array(seen)
         if so_far.size != so_far.shape[-1]:
             what = f"session '{self.name}' holds {so_far.shape[0]} rows, and a prompt is one"
             raise RequestError("wrong-shape", what, help="continue it with run(inputs)")
-        return seen, [[*so_far.reshape(-1).tolist(), *prompts[0]]]
+        return Seen(seen), [[*so_far.reshape(-1).tolist(), *prompts[0]]]
 
     def refuse_stops(self, stops: tuple[str, ...]) -> None:
         """A run cut off at a stop string has no end that a session could keep. Raises `unsupported-option`."""
@@ -165,7 +172,7 @@ class Turn:
             what = "this package's own sampler does not end at stop strings, and a session keeps whole turns only"
             raise RequestError("unsupported-option", what, help="leave stop or session out")
 
-    def run(self, executor: Executor, make: Callable[[], Request], seen: Value | None = None) -> Run:
+    def run(self, executor: Executor, make: Callable[[], Request], seen: "Seen | None" = None) -> Run:
         """Run a request that is made once the session is held.
 
         seen: the conversation that the request's prompt continues already. Raises RequestError `session-busy`, and what
@@ -175,9 +182,9 @@ class Turn:
             return executor.run(make())
         return self._kept_run(executor, make, seen)
 
-    def _kept_run(self, executor: Executor, make: Callable[[], Request], seen: Value | None) -> Run:
+    def _kept_run(self, executor: Executor, make: Callable[[], Request], seen: "Seen | None") -> Run:
         with nullcontext() if self.store is None else self.store.leased(self.name):
-            if seen is not None and self.store is not None and self._held() is not seen:
+            if seen is not None and self.store is not None and self._held() is not seen.value:
                 what = f"session '{self.name}' has gone on since this turn was asked for"
                 raise RequestError("session-busy", what, help="ask for a turn when the one before has ended")
             request = replace(make(), session=self.store)
