@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from genai_runtime.problem import ExecutionError, LoadError, RequestError
+from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Request, SessionStore
 from genai_runtime.running import Executor, Run
@@ -120,13 +120,9 @@ class Conversation:
 
 
 def conversation_of(data: Mapping[str, Any]) -> Conversation | None:
-    """The conversation that a manifest states. Raises LoadError `damaged-folder`."""
+    """The conversation that a manifest states."""
     stated = data["continuation"]
-    try:
-        return None if stated is None else Conversation(stated, data["inputs"])
-    except KeyError as fault:
-        help = "compile the package again with genai-compile"
-        raise LoadError("damaged-folder", f"the manifest's continuation lacks {fault}", help=help) from fault
+    return None if stated is None else Conversation(stated, data["inputs"])
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,14 @@ COMPILE_AGAIN = "compile the package again with genai-compile"
 
 _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str}
 _PORT = {"name": str, "type": str, "role": str}
+_PROFILE = {
+    **dict.fromkeys(("name", "kind", "version", "batch_invariance", "source", "lengths", "mask"), str),
+    "outputs": dict,
+    "rows": int,
+    "pooling": dict | None,
+    "decoding": dict | None,
+}
+_CONTINUATION = ("cell", "prompt_input", "tokens_output", "bound", "bound_default")
 _SHAPE: dict[str, Any] = {
     "compiler": str,
     "name": str,
@@ -53,7 +61,7 @@ _SHAPE: dict[str, Any] = {
     "overridable": [str],
     "identity": str,
     "cache_dependencies": dict,
-    "profiles": [dict],
+    "profiles": [_PROFILE],
     "session_cells": [{"name": str, "dtype": str, "shape": list}],
     "continuation": dict | None,
 }
@@ -170,6 +178,8 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     for at, each in enumerate(data["inputs"]):
         if each["dtype"] not in NUMPY:
             yield f"inputs[{at}].dtype is no type"
+    lacking = set(_CONTINUATION) - set(data["continuation"] or _CONTINUATION)
+    yield from (f"continuation.{each} is missing" for each in sorted(lacking))
     generation = data["generation"]
     if any(each < 0 for each in generation["holes"]):
         yield "generation.holes has a negative id"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genai_runtime.pooling import pool
-from genai_runtime.problem import ExecutionError, GenaiError, LoadError
+from genai_runtime.problem import ExecutionError, GenaiError
 from genai_runtime.sequence_text import Vocabulary, decode
 from genai_runtime.values import Array
 
@@ -125,15 +125,11 @@ def _joined(parts: Sequence[Array], axis: int) -> Array:
 
 
 def profiles_of(stated: Sequence[Mapping[str, Any]], open_tokenizer: "Callable[[], Tokenizer]") -> dict[str, Profile]:
-    """The profiles of a manifest, by name. Raises LoadError `damaged-folder`."""
-    try:
-        return {
-            each["name"]: Profile(
-                each["name"], each["kind"], each["version"], each["batch_invariance"], each["outputs"], each,
-                open_tokenizer,
-            )
-            for each in stated
-        }  # fmt: skip
-    except (KeyError, TypeError) as fault:
-        what = f"the manifest's profiles are damaged: {fault!r}"
-        raise LoadError("damaged-folder", what, help="compile again") from fault
+    """The profiles of a manifest, by name."""
+    return {str(each["name"]): _profile(each, open_tokenizer) for each in stated}
+
+
+def _profile(each: Mapping[str, Any], open_tokenizer: "Callable[[], Tokenizer]") -> Profile:
+    named = (str(each[fact]) for fact in ("name", "kind", "version", "batch_invariance"))
+    name, kind, version, invariance = named
+    return Profile(name, kind, version, invariance, each["outputs"], each, open_tokenizer)
