@@ -13,8 +13,8 @@ from genai_compiler import compile_package
 from genai_compiler.cli import main
 from genai_compiler.problem import CompileError, Severity
 from genai_runtime import LoadError, abi
-from genai_runtime.load import _executor_class
 from genai_runtime.manifest import read_manifest
+from genai_runtime.opening import _executor_class
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import open_tokenizer
 

@@ -51,6 +51,9 @@ RUNTIME: dict[str, Row] = {
     "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.publish", _RUN),
     "V337": Row(("capacity",), "genai_runtime.cells", _RUN),
     "V338": Row(("bad-override",), "genai_runtime.sessions", _RUN),
+    "V344": Row(("bad-checkpoint",), "genai_runtime.kept", "tests/runtime/test_checkpoint.py"),
+    "V346": Row(("no-session-state",), "genai_runtime.kept", "tests/runtime/test_conversation.py"),
+    "V347": Row(("conversation-too-long",), "genai_runtime.conversation", "tests/runtime/test_conversation.py"),
     "V340": Row(("binding-without-source",), "genai_compiler.plan.build_steps", "", f"before a run; {_UNTESTED}"),
     "V343": Row(
         ("adapter-selection", "adapter-cache", "adapter-binding", "adapter-fallback"),

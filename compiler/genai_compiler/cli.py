@@ -67,7 +67,7 @@ def _arguments(
 ) -> argparse.Namespace:
     """The command line, and `last`: the stage to stop after. `--check` goes as far as one can without writing."""
     found = parser.parse_args(argv)
-    if found.explain is None and found.package is None:
+    if found.explain is None and found.package is None and not found.version:
         parser.error("name a package folder")
     found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
@@ -97,6 +97,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
     return parser
@@ -107,6 +108,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.problem import CompileError, InternalError
     from genai_compiler.summary import summary
 
+    if arguments.version:
+        return _version()
     if arguments.explain is not None:
         return _explain(arguments.explain)
     progress = sys.stderr if sys.stderr.isatty() and not arguments.quiet else None
@@ -159,6 +162,13 @@ def _print_problems(problems: "Sequence[Problem]", form: str) -> None:
     if errors(problems):
         count = len(errors(problems))
         print(f"{count} problem{'s' * (count > 1)}; nothing was written", file=sys.stderr)
+
+
+def _version() -> int:
+    from genai_compiler.driver import compiler_version
+
+    print(f"genai-compile {compiler_version()}")
+    return EXIT_DONE
 
 
 def _explain(code: str) -> int:

@@ -11,7 +11,9 @@ from pathlib import Path
 from genai_compiler.check.adapter_files import check_adapter_files
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
+from genai_compiler.check.generation_defaults import check_generation_defaults
 from genai_compiler.check.lora_uses import check_lora_uses
+from genai_compiler.check.revision import check_revision
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files
@@ -24,10 +26,11 @@ from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.report import Report
+from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
-from genai_compiler.read.load import load_package
+from genai_compiler.read.load import GENAI_CONFIG, load_package
 from genai_compiler.read.negotiate import negotiate
 from genai_compiler.read.package import Package
 
@@ -76,8 +79,9 @@ def compile_package(
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = plan_package(loaded, options.stop_after, trace)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
+    notes = (*loaded.notes, *task_views(loaded)[2])
     if options.stop_after != "emit":
-        return Compiled(None, plan, "", problems, loaded.notes)
+        return Compiled(None, plan, "", problems, notes)
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
@@ -85,7 +89,7 @@ def compile_package(
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     write_folder(target, loaded, texts, facts, graphs, options.bundle)
-    return Compiled(target, plan, executor, problems, loaded.notes)
+    return Compiled(target, plan, executor, problems, notes)
 
 
 def check_package(package: str | Path) -> tuple[Problem, ...]:
@@ -129,6 +133,10 @@ def _checked(package: Package) -> tuple[Problem, ...]:
         problems = (*problems, *check_lora_uses(package), *check_adapter_files(package))
     report = Report(package.places)
     negotiate(package, report)
+    if not errors(problems):
+        own = () if package.dialect == GENAI_CONFIG else check_generation_defaults(package)
+        own = (*own, *check_revision(package.metadata, package.places))
+        problems = (*problems, *task_views(package)[1], *own)
     problems = (*problems, *report.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))

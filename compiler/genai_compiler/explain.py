@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from genai_compiler.check.rules import CHECKED, rules_of
+from genai_compiler.problem_page import problem_page
 from genai_compiler.read.negotiate import RULES as NEGOTIATED
 from genai_compiler.read.rules import RULES as READING
 from genai_compiler.read.suggest import did_you_mean
@@ -20,17 +21,19 @@ def explain(code: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def known_codes() -> frozenset[str]:
-    """Codes that stand for rules of the standard, or for bounds of the reader."""
-    return frozenset(
-        {*READING, *(each.code for each in CHECKED.values()), *(each.code for each in NEGOTIATED.values())}
-    )
+    """Every code: of rules, of the reader, and all that the page of problems lists, the runtime's too."""
+    rules = (*CHECKED.values(), *NEGOTIATED.values())
+    return frozenset({*READING, *(each.code for each in rules), *problem_page()})
 
 
 def _lines(code: str) -> Iterator[str]:
     demands = {**rules_of(code), **{rule: each for rule, each in NEGOTIATED.items() if each.code == code}}
-    reading = READING.get(code)
-    if demands or reading is not None:
+    reading, rows = READING.get(code), problem_page().get(code, [])
+    if demands or reading is not None or rows:
         yield code
+    for section, what, help in rows:
+        yield f"  {section}: {what}"
+        yield f"    way out: {help}"
     for rule, each in sorted(demands.items()):
         yield f"  {rule}: {each.demands}"
     if reading is not None:

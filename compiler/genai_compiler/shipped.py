@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def shipped(folder: str) -> Path:
-    """The folder `templates` or `schema`. Raises FileNotFoundError that says how to mend the installation."""
+    """The folder `templates`, `schema` or `docs`. Raises FileNotFoundError that says how to mend the installation."""
     here = Path(__file__).resolve().parent
     for home in (here / "_shipped" / folder, here.parent.parent / folder):
         if home.is_dir():

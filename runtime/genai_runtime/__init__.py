@@ -4,17 +4,23 @@ import genai_runtime
 model = genai_runtime.load("model.compiled")
 for piece in model.generate("Once upon a time", max_new_tokens=64):
     print(piece, end="", flush=True)
+
+Nothing heavy is imported before a name is first asked for, so that a command can say what it does while it starts.
 """
 
-from genai_runtime.abi import ABI_VERSION
-from genai_runtime.generation import Generation, Piece, Stats
-from genai_runtime.load import load
-from genai_runtime.model import Model
-from genai_runtime.pictures import save_png
-from genai_runtime.problem import ExecutionError, GenaiError, LoadError, RequestError
-from genai_runtime.publish import Result
-from genai_runtime.request import Event
-from genai_runtime.sample import SamplingOptions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from genai_runtime.abi import ABI_VERSION
+    from genai_runtime.generation import Generation, Piece, Stats
+    from genai_runtime.model import Model
+    from genai_runtime.opening import load
+    from genai_runtime.pictures import save_png
+    from genai_runtime.problem import ExecutionError, GenaiError, LoadError, RequestError
+    from genai_runtime.publish import Result
+    from genai_runtime.request import Event
+    from genai_runtime.sample import SamplingOptions
 
 __all__ = [
     "ABI_VERSION",
@@ -32,3 +38,34 @@ __all__ = [
     "load",
     "save_png",
 ]
+
+_HOMES = {
+    "ABI_VERSION": "abi",
+    "Event": "request",
+    "ExecutionError": "problem",
+    "GenaiError": "problem",
+    "Generation": "generation",
+    "LoadError": "problem",
+    "Model": "model",
+    "Piece": "generation",
+    "RequestError": "problem",
+    "Result": "publish",
+    "SamplingOptions": "sample",
+    "Stats": "generation",
+    "load": "opening",
+    "save_png": "pictures",
+}
+"""Public name -> the module that has it."""
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from its module, at first use."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

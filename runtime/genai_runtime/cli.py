@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime.problem import GenaiError, LoadError, RequestError
+from genai_runtime.versions import ShowVersion
 
 if TYPE_CHECKING:
     from genai_runtime.generation import Generation
@@ -25,14 +26,14 @@ WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; returns the exit code. Heavy modules are imported inside, where an interrupt has an answer."""
     _open_closed_streams()
-    arguments = _parser().parse_args(argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
     try:
-        from genai_runtime.load import load
+        arguments = _parser().parse_args(argv)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
+        from genai_runtime.opening import load
 
         with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify) as model:
             code = _serve(model, arguments)
@@ -69,8 +70,14 @@ def _open_closed_streams() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("genai-run", description="Run a compiled package.", epilog=__doc__)
+    parser = argparse.ArgumentParser(
+        "genai-run",
+        description="Run a compiled package. Without --prompt, --chat or --tokens, standard input is the prompt; "
+        "in a terminal, a conversation begins.",
+        epilog=__doc__,
+    )
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
+    parser.add_argument("--version", action=ShowVersion, help="print the version and leave")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--prompt", help="continue this text")
     what.add_argument(
@@ -101,9 +108,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
     parser.add_argument("--verify", action="store_true", help="check large files by content too")
+    _add_task_options(parser)
     parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
     parser.add_argument("--json", action="store_true", help="print one JSON line instead of text")
     return parser
+
+
+def _add_task_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a task."""
+    parser.add_argument("--task", metavar="NAME", help="run once and print what the package's profile NAME makes of it")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input of --task: numbers as JSON, or a .npy file; may be repeated",
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.npy", help="write the array that --task gives to a file")
 
 
 def _serve(model: "Model", arguments: argparse.Namespace) -> int:
@@ -112,6 +133,8 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
         return EXIT_DONE
     if arguments.speech is not None:
         return _say(model, arguments)
+    if arguments.task is not None:
+        return _task(model, arguments)
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None:
         if sys.stdin.isatty():
             return _conversation(model, arguments)
@@ -128,6 +151,16 @@ def _say(model: "Model", arguments: argparse.Namespace) -> int:
         raise RequestError("no-file", "--speech makes a sound, and nothing says where to", help="add --save FILE.wav")
     audio = model.speech(arguments.speech, arguments.instructions)
     print(f"{audio.save(arguments.save)}: {audio.content_type}, {audio.channels} x {audio.sample_rate} Hz")
+    return EXIT_DONE
+
+
+def _task(model: "Model", arguments: argparse.Namespace) -> int:
+    from genai_runtime.task_command import show_task
+
+    ids = _ids(arguments.tokens) if arguments.tokens is not None else None
+    if arguments.prompt is not None:
+        ids = model.tokenizer.encode(arguments.prompt)
+    show_task(model, arguments, ids)
     return EXIT_DONE
 
 

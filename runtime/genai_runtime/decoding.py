@@ -34,7 +34,7 @@ class DecoderSpec:
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
     one token a row. last_position: the port, int64 [rows, 1, 1], that says which position of each row the logits are
-    of; "" where they are of all.
+    of; "" where they are of all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     """
 
     component: str
@@ -52,6 +52,7 @@ class DecoderSpec:
     vocab_size: int
     one_token: bool
     last_position: str = ""
+    logits_rank: int = 3
 
 
 class Decoder:

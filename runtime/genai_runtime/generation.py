@@ -62,7 +62,7 @@ class Generation:
 
     A run that fails raises its error, and so does every later access to what it should have made: a failure never
     looks like an end. `partial` has the rows as far as they came; their reason is then `failed`.
-    One thread at a time may run it; another gets RequestError `generation-busy`.
+    One thread at a time may run it; another gets RequestError `generation-busy`, but may `close` or `cancel` it.
     """
 
     def __init__(
@@ -73,14 +73,16 @@ class Generation:
         stopped: set[int],
         context: int = 0,
         audience: Audience | None = None,
+        whole: bool = False,
     ) -> None:
-        self._text, self._stopped = text, stopped
+        """whole: a stop string lets the run come to its own end behind it, because a session keeps what the run has."""
+        self._text, self._stopped, self._whole = text, stopped, whole
         self._rows = [Row(tuple(each)) for each in prompts]
         self._failure: Exception | None = None
         self._busy = Lock()
         self._begun = time.perf_counter()
-        heard = audience if audience is not None else Audience()
-        self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, heard)
+        self._audience = audience if audience is not None else Audience()
+        self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, self._audience)
         self._events = tokens_of(self._running)
 
     # ---- running -----------------------------------------------------------------------------------------------------
@@ -118,21 +120,35 @@ class Generation:
             pass
 
     def close(self) -> None:
-        """End the generation now; rows still running are `cancelled`. Raises RequestError `generation-busy`."""
-        self._take_turn()
+        """End the generation now; rows still running are `cancelled`.
+
+        While another thread runs it, that one is asked to end behind the step that it is in, and this returns at once.
+        """
+        if not self._busy.acquire(blocking=False):
+            self._audience.cancel()
+            self._mark_cancelled()
+            return
         try:
             self._end_run()
             self._events = iter(())
-            for row in self._rows:
-                row.finish_reason = row.finish_reason or "cancelled"
+            self._mark_cancelled()
         finally:
             self._busy.release()
+
+    def _mark_cancelled(self) -> None:
+        for row in self._rows:
+            row.finish_reason = row.finish_reason or "cancelled"
 
     cancel = close
 
     def _end_run(self) -> None:
         if self._running.current is not None:
             self._running.current.close()
+
+    def __repr__(self) -> str:
+        """What has come so far; nothing is run for it."""
+        rows = ", ".join(map(repr, self.partial[:4])) + (", ..." if len(self._rows) > 4 else "")
+        return f"<Generation of {len(self._rows)} row{'s' * (len(self._rows) != 1)}: {rows}>"
 
     def __enter__(self) -> "Generation":
         return self
@@ -175,7 +191,7 @@ class Generation:
 
     def _stop_row(self, at: int) -> None:
         """A stop string ended the row: alone it ends its run, among others it only drops out."""
-        if len(self._running.runs) > 1 or len(self._rows) == 1:
+        if not self._whole and (len(self._running.runs) > 1 or len(self._rows) == 1):
             self._end_run()
         else:
             self._stopped.add(at)
@@ -274,6 +290,12 @@ class RowView:
         """The text, without what ended it. Raises LoadError `no-tokenizer` when the package has none."""
         self._generation._read_text(self._at, ended=True)
         return "".join(self._generation._rows[self._at].pieces)
+
+    def __repr__(self) -> str:
+        row = self._generation._rows[self._at]
+        made = "".join(row.pieces)
+        text = f" {made[:60] + '...' if len(made) > 60 else made!r}" if made else ""
+        return f"<row {self._at}: {len(row.tokens)} tokens, {row.finish_reason or 'running'}{text}>"
 
     @property
     def finish_reason(self) -> str:

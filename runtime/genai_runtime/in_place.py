@@ -52,7 +52,7 @@ class InPlaceDecoding(Decoding):
         self._only = self.only_position()
         for port, array in self._only.items():
             bound.bind_ortvalue_input(port, view(array))
-        self._raw = self.logits.reshape(self.rows, 1, -1)
+        self._raw: Array = self.logits if spec.logits_rank == 2 else self.logits.reshape(self.rows, 1, -1)
         if spec.logits_dtype != "float32":
             self._raw = np.zeros(self._raw.shape, dtype=NUMPY[spec.logits_dtype])
         bound.bind_ortvalue_output(spec.logits, view(self._raw, spec.logits_dtype))
@@ -85,7 +85,7 @@ class InPlaceDecoding(Decoding):
         if spec.positions is not None:
             np.minimum(self._positions + 1, most - 1, out=self._positions)
         if spec.logits_dtype != "float32":
-            self.logits[:] = to_float32(self._raw[:, 0])
+            self.logits[:] = to_float32(self._raw.reshape(self.rows, -1))
 
     def row_at(self, place: int) -> BoundRow:
         if place >= self._full:

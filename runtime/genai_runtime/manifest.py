@@ -23,6 +23,14 @@ _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str}
 _PORT = {"name": str, "type": str, "role": str}
 _MEDIA = {"container": str, "encoding": str, "delivery": str, "sample_rate_hz": int, "channels": int}
 _ASSEMBLY = {"max_input_tokens": int, "max_output_units": int, "state_advance_units": int, "segments": [dict]}
+_PROFILE = {
+    **dict.fromkeys(("name", "kind", "version", "batch_invariance", "source", "lengths", "mask"), str),
+    "outputs": dict,
+    "rows": int,
+    "pooling": dict | None,
+    "decoding": dict | None,
+}
+_CONTINUATION = ("cell", "prompt_input", "tokens_output", "bound", "bound_default")
 _SHAPE: dict[str, Any] = {
     "compiler": str,
     "name": str,
@@ -44,6 +52,7 @@ _SHAPE: dict[str, Any] = {
         "vocab_size": int,
         "valid_ids": int,
         "holes": [int],
+        "contract": bool,
         "defaults": dict,
         "overrides": dict,
     },
@@ -55,6 +64,11 @@ _SHAPE: dict[str, Any] = {
     "owned_inputs": [str],
     "adapters": dict,
     "overridable": [str],
+    "identity": str,
+    "cache_dependencies": dict,
+    "profiles": [_PROFILE],
+    "session_cells": [{"name": str, "dtype": str, "shape": list}],
+    "continuation": dict | None,
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
 _GRAPH = {"in": str, "file": str, "weights": str}
@@ -176,6 +190,8 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     for at, each in enumerate(data["inputs"]):
         if each["dtype"] not in NUMPY:
             yield f"inputs[{at}].dtype is no type"
+    lacking = set(_CONTINUATION) - set(data["continuation"] or _CONTINUATION)
+    yield from (f"continuation.{each} is missing" for each in sorted(lacking))
     generation = data["generation"]
     if any(each < 0 for each in generation["holes"]):
         yield "generation.holes has a negative id"

@@ -1,52 +1,40 @@
 """A loaded package: the text level (generate, chat) and the workflow level (run, stream) of one executor."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
-from genai_runtime.declared import checked_overrides, given_for, image_tensor, length_roles, prompt_tensor, refuse_owned
+from genai_runtime.conversation import Conversation, Turn, conversation_of
+from genai_runtime.declared import checked_overrides, image_tensor, refuse_owned
+from genai_runtime.description import described
 from genai_runtime.further import Further
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
+from genai_runtime.kept import KeptSessions
 from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
 from genai_runtime.options import (
-    ROLES,
-    Limits,
     refuse_overrides,
     resolve_limits,
-    resolve_roles,
     resolve_sampling,
-    row_values,
-    tensor_options,
 )
 from genai_runtime.problem import RequestError
+from genai_runtime.profiles import Profile, profiles_of
 from genai_runtime.publish import Result
-from genai_runtime.request import Audience, Event, Request, SessionStore
-from genai_runtime.running import Run
-from genai_runtime.sample import SamplingOptions
+from genai_runtime.request import Audience, Event, Request
+from genai_runtime.running import Executor, Run
 from genai_runtime.sessions import Sessions
 from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
+from genai_runtime.text_requests import Requests
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
-from genai_runtime.values import Array
 
 Message = Mapping[str, Any]
-
-
-class Executor(Protocol):
-    """A generated executor."""
-
-    def run(self, request: Request) -> Generator[Event, None, Result]: ...
 
 
 class Model(Speaking):
@@ -58,7 +46,10 @@ class Model(Speaking):
     def __init__(self, manifest: Manifest, executor: Executor, sessions: Sessions, notices: Sequence[str]) -> None:
         self._manifest, self._sessions = manifest, sessions
         self._open: Executor | None = executor
-        self._kept: dict[str, SessionStore] = {}
+        data = manifest.data
+        self._conversation: Conversation | None = conversation_of(data)
+        self._kept = KeptSessions(data["session_cells"], any(each["role"] == "tokens" for each in data["outputs"]))
+        self.profiles: Mapping[str, Profile] = profiles_of(data["profiles"], lambda: self.tokenizer)
         self.notices = tuple(notices)
 
     # ---- text level --------------------------------------------------------------------------------------------------
@@ -75,6 +66,7 @@ class Model(Speaking):
         skip_special_tokens: bool = True,
         images: Sequence[bytes | Path] = (),
         adapters: Any = None,
+        session: str | None = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
@@ -82,27 +74,30 @@ class Model(Speaking):
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
         that end a row, beside the package's end tokens. images: picture files, for a package with one input for them;
-        every row sees them. adapters: {alias: scale} or [alias, ...] of the package's LoRA
-        adapters, in slot order; for a batch also a list with one of these a row. Nothing runs until the result is
-        iterated or asked for.
+        every row sees them. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in slot order; for
+        a batch also a list with one of these a row. session: continue the conversation of that name; it takes the
+        turn when the generation has run to its end. Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, closed; bad-adapters,
-        unknown-adapter, no-adapter-service and the codes of an adapter selection).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, no-session-state,
+        closed; bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
-        prompts = self._prompts(prompt, batch, add_special_tokens)
+        turn = self._turn(session)
+        seen, prompts = turn.continued(self._prompts(prompt, batch, add_special_tokens))
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
+        further = Further(image_tensor(self._manifest.data, images), asked)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped, audience = set[int](), Audience()
-        further = Further(image_tensor(self._manifest.data, images), asked)
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience, further)
+            requests = self._requests.runtime(prompts, limits, options, stop_on_eos, stopped, audience, further)
         else:
-            runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos, further)
-        return Generation(runs, prompts, text, stopped, limits.context, audience)
+            turn.refuse_stops(text.stops)
+            requests = self._requests.workflow(prompts, limits, sampling, stop_on_eos, audience, further)
+        runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
+        return Generation(runs, prompts, text, stopped, limits.context, audience, whole=turn.store is not None)
 
     def chat(
         self,
@@ -188,50 +183,55 @@ class Model(Speaking):
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = as_tensors(inputs)
-        held = hold_session(session)
+        turn = self._turn(session)
         refuse_owned(self._manifest.data, tensors)
-        chosen, sampling = self._sampling_of(tensors)
-        store = None if held is None else self._kept.setdefault(held, SessionStore())
-        request = Request(
-            tensors=tensors,
-            roles={**(roles or {}), **chosen},
-            stop_on_eos=stop_on_eos,
-            session=store,
-            sampling=sampling,
-            end_ids=self._end_ids_of(tensors),
-            valid_ids=self._valid_ids,
-            context_length=int(self._generation["context_length"]),
-            overrides=checked_overrides(self._manifest.data, overrides or {}),
-            audience=audience,
-        )
-        with nullcontext() if store is None else store.leased(str(session)):
-            result = yield from executor.run(request)
-        return replace(result, media=self._media) if self._media else result
+        chosen, sampling = self._requests.sampling_of(tensors)
+
+        def request() -> Request:
+            return Request(
+                tensors=turn.with_prefix(tensors),
+                roles={**(roles or {}), **chosen},
+                stop_on_eos=stop_on_eos,
+                sampling=sampling,
+                end_ids=self._requests.end_ids_of(tensors),
+                valid_ids=self._requests.valid_ids,
+                context_length=int(self._generation["context_length"]),
+                overrides=checked_overrides(self._manifest.data, overrides or {}),
+                audience=audience,
+            )
+
+        result = yield from turn.run(executor, request)
+        return replace(result, profiles=self.profiles, media=self._media)
+
+    def _turn(self, session: str | None) -> Turn:
+        name = hold_session(session)
+        return Turn(self._conversation, self._kept.store(name), name or "")
 
     def reset(self, session: str) -> None:
         """Forget a session's state: its next call is a first turn."""
         self._check_open()
-        self._kept.pop(hold_session(session) or "", None)
+        self._kept.reset(hold_session(session))
+
+    def checkpoint(self, session: str) -> bytes:
+        """A session's semantic state as bytes (an .npz of arrays and their contracts), to be kept or sent elsewhere.
+
+        Raises RequestError `no-session`, `session-busy`.
+        """
+        self._check_open()
+        return self._kept.checkpoint(hold_session(session))
+
+    def restore(self, session: str, data: bytes) -> None:
+        """Put what `checkpoint` gave in the place of a session's state. Nothing in it is executed.
+
+        Raises RequestError `bad-checkpoint` (unknown cell, no semantic session state, other contract), `session-busy`.
+        """
+        self._check_open()
+        self._kept.restore(hold_session(session), data)
 
     def describe(self) -> dict[str, Any]:
-        """Inputs, outputs, state groups, policy, context, providers: plain data."""
+        """Inputs, outputs, state groups, profiles, identity, policy, context, providers: plain data."""
         self._check_open()
-        data = self._manifest.data
-        return {
-            "name": data["name"],
-            "dialect": data["dialect"],
-            "compiler": data["compiler"],
-            "inputs": data["inputs"],
-            "outputs": data["outputs"],
-            "state_groups": data["state_groups"],
-            "adapters": [each["alias"] for each in data["adapters"].get("artifacts", ())],
-            "policy": data["generation"]["policy"],
-            "context_length": data["generation"]["context_length"],
-            "end_ids": data["generation"]["end_ids"],
-            "speech": self._speech_facts(),
-            "providers": self._sessions.active_providers(),
-            "threads": self._sessions.settings.options.get("intra_op_num_threads"),
-        }
+        return {**described(self._manifest.data, self._sessions), "speech": self._speech_facts()}
 
     def close(self) -> None:
         """Let the sessions go; later calls raise RequestError `closed`. Requests in flight keep theirs to the end."""
@@ -266,18 +266,8 @@ class Model(Speaking):
         return TextFiles.from_dict(self._manifest.data["text"])
 
     @cached_property
-    def _end_ids(self) -> frozenset[int]:
-        return frozenset(self._generation["end_ids"])
-
-    @cached_property
-    def _valid_ids(self) -> int | npt.NDArray[np.bool_]:
-        """How many ids have a token (0: all), or which, when some in between have none."""
-        count, holes = int(self._generation["valid_ids"]), self._generation["holes"]
-        if not holes:
-            return count
-        valid = np.ones(count, dtype=np.bool_)
-        valid[[each for each in holes if each < count]] = False
-        return valid
+    def _requests(self) -> Requests:
+        return Requests(self._manifest.data)
 
     def _text_settings(self, stops: tuple[str, ...], stop_on_eos: bool, skip_special_tokens: bool) -> TextSettings:
         output = self._generation["tokens_output"]
@@ -289,7 +279,7 @@ class Model(Speaking):
             replaces=bool(self._generation["tokens_replace"]),
             open_tokenizer=lambda: self.tokenizer,
             stops=stops,
-            end_ids=self._end_ids if stop_on_eos else frozenset(),
+            end_ids=self._requests.end_ids if stop_on_eos else frozenset(),
             skip_special_tokens=skip_special_tokens,
         )
 
@@ -311,89 +301,3 @@ class Model(Speaking):
         if wrong:
             raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
         return prompts
-
-    def _runtime_runs(
-        self,
-        executor: Executor,
-        prompts: list[list[int]],
-        limits: Limits,
-        options: tuple[SamplingOptions, ...],
-        stop_on_eos: bool,
-        stopped: set[int],
-        audience: Audience,
-        further: Further,
-    ) -> list[Callable[[], Run]]:
-        """One run for all rows where the decoder can tell their lengths apart, else one a row."""
-        equal = len({len(each) for each in prompts}) == 1
-        together = (equal or self._generation["ragged"]) and further.together
-        groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
-
-        def request(rows: list[int]) -> Request:
-            chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
-            return Request(
-                tensors=prompt_tensor(self._manifest.data, chosen) | further.tensors(rows),
-                roles=length_roles(self._manifest.data, max(most)),
-                stop_on_eos=stop_on_eos,
-                prompt_lengths=tuple(len(each) for each in chosen),
-                row_limits=most,
-                sampling=tuple(options[row] for row in rows),
-                end_ids=self._end_ids,
-                valid_ids=self._valid_ids,
-                context_length=limits.context,
-                stopped=stopped if len(groups) == 1 else set(),
-                audience=audience,
-            )
-
-        return [lambda rows=rows: executor.run(request(rows)) for rows in groups]  # type: ignore[misc]
-
-    def _workflow_runs(
-        self,
-        executor: Executor,
-        prompts: list[list[int]],
-        limits: Limits,
-        sampling: Mapping[str, Any],
-        stop_on_eos: bool,
-        further: Further,
-    ) -> list[Callable[[], Run]]:
-        """A workflow says nothing of row lengths by role, so every row is a run of its own."""
-        rows = [self._roles_of(row_values(sampling, row, len(prompts))) for row in range(len(prompts))]
-        for _, options in rows:
-            options.validate()
-
-        def request(row: int) -> Request:
-            most = limits.rows[row]
-            room = limits.context - len(prompts[row]) if limits.context else most
-            lengths = length_roles(self._manifest.data, min(most, room))
-            roles, options = rows[row]
-            return Request(
-                prompt_tensor(self._manifest.data, [prompts[row]]) | further.tensors([row]),
-                {**lengths, **roles},
-                stop_on_eos,
-                sampling=(options,),
-            )
-
-        return [lambda row=row: executor.run(request(row)) for row in range(len(prompts))]  # type: ignore[misc]
-
-    def _roles_of(self, given: Mapping[str, Any]) -> tuple[dict[str, int | float], SamplingOptions]:
-        """Role values of one row and the options behind them, for a package that has its own sampler."""
-        declared = frozenset(str(each["role"]) for each in self._manifest.data["inputs"] if each["role"])
-        always_greedy = self._generation["sampler_mode"] == "greedy"
-        return resolve_roles(given, self._generation["defaults"], declared, always_greedy)
-
-    def _sampling_of(self, tensors: Mapping[str, Array]) -> tuple[dict[str, int | float], tuple[SamplingOptions, ...]]:
-        """Sampling values that a caller of `run` gave as tensors, over the package's defaults: roles, options a row."""
-        given = tensor_options(
-            {option: given_for(self._manifest.data, tensors, role) for option, role in ROLES.items()}
-        )
-        refuse_overrides(given, self._generation)
-        if self._generation["policy"] == "runtime":
-            rows = max(map(len, given.values()), default=1)
-            scalars = {name: values if len(values) > 1 else values[0] for name, values in given.items()}
-            return {}, resolve_sampling(scalars, self._generation["defaults"], [0] * rows)
-        # one greedy row among others must not make their sampler greedy: the largest temperature stands for all
-        roles, options = self._roles_of({name: max(values) for name, values in given.items()})
-        return roles, (options,)
-
-    def _end_ids_of(self, tensors: Mapping[str, Array]) -> frozenset[int]:
-        value = given_for(self._manifest.data, tensors, "eos_token_ids")
-        return self._end_ids if value is None else frozenset(value.reshape(-1).tolist())

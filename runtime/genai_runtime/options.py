@@ -187,7 +187,7 @@ def refuse_overrides(given: Mapping[str, Any], generation: Mapping[str, Any]) ->
     Raises RequestError `option-not-allowed`, `option-out-of-bounds`.
     """
     listed = _listed(generation)
-    if not listed and not generation["defaults"]:
+    if not generation.get("contract", listed or generation["defaults"]):
         return
     for name, value in given.items():
         rows = cast(Sequence[Any], value) if isinstance(value, list | tuple) else [value]
@@ -197,6 +197,21 @@ def refuse_overrides(given: Mapping[str, Any], generation: Mapping[str, Any]) ->
             raise RequestError("option-not-allowed", what, help=f"it lets set {', '.join(sorted(listed)) or 'nothing'}")
         for each in values:
             _refuse_outside(name, each, listed.get(name, {}))
+
+
+def refuse_tensors(
+    tensors: Mapping[str, Array], inputs: Sequence[Mapping[str, Any]], generation: Mapping[str, Any]
+) -> None:
+    """Hold tensors that a caller of `run` gave for a contract's inputs against its bounds, whatever the field's name.
+
+    Raises RequestError `option-out-of-bounds`.
+    """
+    aliases = {str(each["name"]): str(each["application"]) for each in inputs}
+    for field, bounds in _listed(generation).items():
+        name: Any = bounds.get("input", "")
+        given = next((tensors[each] for each in (name, aliases.get(name, "")) if each in tensors), None)
+        for each in tensor_options({field: given}).get(field, ()):
+            _refuse_outside(field, each, bounds)
 
 
 def _listed(generation: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

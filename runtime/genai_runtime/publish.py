@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
 from genai_runtime.values import Array, Value, to_array
+
+if TYPE_CHECKING:
+    from genai_runtime.profiles import Computed, Profile
 
 Mode = Literal["replace", "append", "event"]
 
@@ -227,6 +230,17 @@ class Result:
         default_factory=dict[str, tuple[str, tuple[Dim, ...]]]
     )
     media: Mapping[str, Media] = field(default_factory=dict[str, Media])
+    profiles: "Mapping[str, Profile]" = field(default_factory=dict[str, "Profile"], repr=False, compare=False)
+
+    def profile(self, name: str) -> "Computed":
+        """A task profile over these outputs: pooled float32, a text a row, or the outputs as they are (standard, 1.9).
+
+        Raises RequestError `no-profile`, ExecutionError `profile-output`, `profile-lengths` (see profiles.Profile.of).
+        """
+        if name not in self.profiles:
+            known = ", ".join(sorted(self.profiles)) or "none"
+            raise RequestError("no-profile", f"the package has no profile '{name}'", help=f"its profiles: {known}")
+        return self.profiles[name].of(self)
 
     def __getitem__(self, output: str) -> Array:
         """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""

@@ -43,11 +43,20 @@ class SessionStore:
 class Audience:
     """Who follows an invocation. listens: whether somebody takes its events one by one, as all do at first.
 
-    tokens: output -> ids a row, as they come, of a loop that yields no event while nobody listens.
+    tokens: output -> ids a row, as they come, of a loop that yields no event while nobody listens. cancelled: somebody
+    has asked it to end. ends: (rows that the caller ends, how many there are) of each of its requests.
     """
 
     listens: bool = True
     tokens: Mapping[str, list[list[int]]] = field(default_factory=dict[str, list[list[int]]])
+    cancelled: bool = False
+    ends: list[tuple[set[int], int]] = field(default_factory=list[tuple[set[int], int]])
+
+    def cancel(self) -> None:
+        """Ask the invocation to end behind the step that it is in; from any thread."""
+        self.cancelled = True
+        for rows, count in tuple(self.ends):
+            rows.update(range(count))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,20 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from genai_runtime.detokenize import Detokenizer
 from genai_runtime.publish import Result, TokenEvent
-from genai_runtime.request import Audience, Event
+from genai_runtime.request import Audience, Event, Request
 from genai_runtime.stop_strings import StopStrings
 
 Run = Generator[Event, None, Result]
+
+
+class Executor(Protocol):
+    """A generated executor."""
+
+    def run(self, request: Request) -> Run: ...
 
 
 @dataclass
@@ -56,6 +62,8 @@ class Running:
 def tokens_of(running: Running) -> Iterator[int]:
     """Runs to the end, yielding the row that got tokens, unless `quiet`."""
     for at, start in enumerate(running.runs):
+        if running.audience.cancelled:
+            return
         running.audience.tokens = {}
         run = running.current = start()
         rows = running.rows if len(running.runs) == 1 else running.rows[at : at + 1]
@@ -78,6 +86,8 @@ def _events(running: Running, run: Run, rows: list[Row], base: int) -> Iterator[
             event = next(run)
         except StopIteration as done:
             running.result = done.value
+            return
+        if audience.cancelled:
             return
         if event.output != wanted:
             continue

@@ -228,30 +228,72 @@ def test_what_was_closed_before_it_began_took_no_time(model: Models) -> None:
     assert generation.finish_reason == "cancelled"
 
 
-def test_a_second_thread_is_told_that_the_generation_runs(model: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """(a run has begun, it may go on): every session run waits in between."""
     inside, go_on = threading.Event(), threading.Event()
-    real = binding.run_bound
 
-    def slow(session: Any) -> Callable[..., None]:
-        run = real(session)
+    def slow(real: Callable[[Any], Callable[..., Any]]) -> Callable[[Any], Callable[..., Any]]:
+        def opened(session: Any) -> Callable[..., Any]:
+            run = real(session)
 
-        def held(*given: Any) -> None:
-            inside.set()
-            assert go_on.wait(30)
-            run(*given)
+            def held(*given: Any) -> Any:
+                inside.set()
+                assert go_on.wait(30)
+                return run(*given)
 
-        return held
+            return held
 
-    monkeypatch.setattr(binding, "run_bound", slow)
+        return opened
+
+    for name in ("run_bound", "run_with_values"):
+        monkeypatch.setattr(binding, name, slow(getattr(binding, name)))
+    yield inside, go_on
+    go_on.set()
+
+
+def test_a_second_thread_is_told_that_the_generation_runs(
+    model: Models, gate: tuple[threading.Event, threading.Event]
+) -> None:
     generation = model(CASE).generate([1, 9], max_new_tokens=4, stop_on_eos=False)
     first = threading.Thread(target=lambda: generation.tokens)
     first.start()
-    assert inside.wait(30)
+    assert gate[0].wait(30)
     refused(lambda: generation.tokens, "generation-busy")
-    refused(generation.close, "generation-busy")
-    go_on.set()
+    gate[1].set()
     first.join(30)
     assert len(generation.tokens) == 4
+
+
+@pytest.mark.parametrize("case", ["tiny-gqa-v1", "tiny-concat-v1", "tiny-decoder"])
+@pytest.mark.parametrize("reader", [lambda it: it.tokens, list], ids=["at once", "piece by piece"])
+def test_another_thread_may_end_the_generation(
+    compiled: Callable[[str], tuple[Path, object]],
+    gate: tuple[threading.Event, threading.Event],
+    case: str,
+    reader: Callable[[Any], object],
+) -> None:
+    with genai_runtime.load(compiled(case)[0]) as opened:
+        generation = opened.generate(batch=[[1, 9], [1, 9, 14]], max_new_tokens=20, stop_on_eos=False)
+        if reader is not list:
+            generation = opened.generate([1, 9], max_new_tokens=20, stop_on_eos=False)
+        first = threading.Thread(target=lambda: reader(generation) if reader is not list else list(generation.pieces()))
+        first.start()
+        assert gate[0].wait(30)
+        generation.close()  # returns, though the other thread is inside a step
+        gate[1].set()
+        first.join(30)
+        assert not first.is_alive()
+        assert {row.finish_reason for row in generation.partial} == {"cancelled"}
+        assert all(len(row.tokens) <= 1 for row in generation.partial)
+
+
+def test_a_generation_says_what_has_come_so_far(model: Models) -> None:
+    generation = model(CASE).generate([1, 9], max_new_tokens=3, stop_on_eos=False)
+    assert repr(generation) == "<Generation of 1 row: <row 0: 0 tokens, running>>"
+    assert len(generation.tokens) == 3
+    assert repr(generation) == "<Generation of 1 row: <row 0: 3 tokens, length>>"
+    assert repr(generation.text) in repr(generation)
 
 
 # ---- emits -----------------------------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ def test_a8_no_repeat_ngram_of_the_package_breaks_the_loop(tmp_path: Path) -> No
     assert text_of(made, no_repeat_ngram_size=0) == "abababab", "the caller's value beats the package's"
 
 
-SAMPLING = {"do_sample": True, "random_seed": 3}
+SAMPLING = {"do_sample": True, "random_seed": 3, "temperature": 5.0}  # so hot that the scripts' second choices come
 VALUES: dict[str, dict[str, Any]] = {
-    "do_sample": {"do_sample": True},
+    "do_sample": {"do_sample": True, "temperature": 5.0},
     "temperature": {**SAMPLING, "temperature": 0.2},
     "top_k": {**SAMPLING, "top_k": 2},
     "top_p": {**SAMPLING, "top_p": 0.5},
@@ -64,7 +64,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "max_length": {"max_length": 5},
 }
 """A value of each key that should change what a toy says, with the keys it needs beside it."""
-BESIDE = {"do_sample": {"random_seed": 3}}
+BESIDE = {"do_sample": {"random_seed": 3}, "random_seed": {"random_seed": 3}}
 
 
 @pytest.mark.parametrize("key", sorted(SEARCH))

@@ -38,12 +38,13 @@ def load_executor(task: dict[str, Any]) -> Any:
 
 def watch_load(found: dict[str, float]) -> None:
     """Time the parts of `load`; milliseconds, by what they do."""
-    loading, sessions = sys.modules["genai_runtime.load"], sys.modules["genai_runtime.binding"]
+    from genai_runtime import binding, opening
+
     watched = (
-        (loading, "read_manifest", "read and check manifest.json"),
-        (loading, "check_files", "hash the small files"),
-        (sessions, "open_session", "open the sessions"),
-        (loading, "_import", "import executor.py"),
+        (opening, "read_manifest", "read and check manifest.json"),
+        (opening, "check_files", "hash the small files"),
+        (binding, "open_session", "open the sessions"),
+        (opening, "_import", "import executor.py"),
     )
     for module, name, title in watched:
         inner = getattr(module, name)

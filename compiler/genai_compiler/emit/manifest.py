@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.check.generation_defaults import OWN_FIELDS
 from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.speech import speech, speech_files
+from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Output, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
-from genai_compiler.read.document import ApplicationSource
+from genai_compiler.read.document import ApplicationSource, GenerationDefaults
 from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
@@ -50,6 +52,7 @@ def manifest(
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
             for each in plan.groups
         ],
+        **task_facts(plan, package),
     }
 
 
@@ -113,12 +116,19 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model and metadata.model.vocab_size) or 0,
         "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
         "holes": list(ids.holes),
-        "defaults": defaults.model_dump(exclude_none=True) if defaults is not None else {},
+        "contract": metadata.generation is not None,
+        "defaults": _defaults(defaults) if defaults is not None else {},
         "overrides": {
             name: {"input": each.input, **(each.constraint.model_dump(exclude_none=True) if each.constraint else {})}
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
     }
+
+
+def _defaults(defaults: GenerationDefaults) -> dict[str, Any]:
+    """The defaults that have an effect, by name."""
+    known = {*GenerationDefaults.model_fields, *OWN_FIELDS}
+    return {name: value for name, value in defaults.model_dump(exclude_none=True).items() if name in known}
 
 
 def _owned_inputs(plan: Plan, package: Package) -> list[str]:

@@ -193,6 +193,7 @@ def _locals(plan: Plan, names: Names) -> Iterator[str]:
         if each.name in read:
             absent = not each.required and each.default is None
             fetch = f"inputs.optional({literal(each.name)})" if absent else f"inputs[{literal(each.name)}]"
+            fetch = f"request.kept({literal(each.held)}, {fetch})" if each.held else fetch
             yield f"{names.of(each.name)} = {fetch}"
         if each.present_as in read and each.present_as:
             yield f"{names.of(each.present_as)} = inputs[{literal(each.present_as)}]"
@@ -322,6 +323,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         f"vocab_size={facts.vocab_size}",
         f"one_token={facts.one_token}",
         *([f"last_position={literal(facts.last_position)}"] if facts.last_position else []),
+        *([f"logits_rank={facts.logits_rank}"] if facts.logits_rank != 3 else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
 

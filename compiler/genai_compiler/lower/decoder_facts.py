@@ -97,9 +97,3 @@ class DecoderFacts:
     def fixed_capacity(self) -> int | None:
         """The cache length that the graph fixes, None when caches grow."""
         return next((each.capacity for each in self.states if each.capacity is not None), None)
-
-    @property
-    def fixed_batch(self) -> int | None:
-        """The number of rows that the graph fixes, None when it takes any."""
-        by_row = (port for port in self.signature.inputs if port not in self.zero_inputs and port.shape)
-        return next((port.shape[0] for port in by_row if port.shape and isinstance(port.shape[0], int)), None)

@@ -8,10 +8,8 @@ from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixe
 from genai_compiler.lower.matching import INPUTS, OUTPUTS, Matching, listed, rank_of, spell_port, template_layers
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
-from genai_compiler.read.places import DocPath
 from genai_compiler.read.signature import Port, Signature
 
-_FILENAME: DocPath = ("model", "decoder", "filename")
 _INTEGERS = ("int64", "int32")
 
 

@@ -7,12 +7,11 @@ top_k defaults to 50, top_p 0 beside a top_k means "no nucleus".
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from genai_compiler.check.generation_defaults import LARGEST, SMALLEST_TEMPERATURE
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 
 _TOP_K = 50
-SMALLEST_TEMPERATURE, LARGEST = 1e-4, 1e30
-"""Bounds of the runtime's sampler: beyond them it refuses every request."""
 Report = Callable[..., None]
 
 

@@ -17,6 +17,7 @@ from genai_compiler.plan.lora import adaptation
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values, did_you_mean
+from genai_compiler.plan.session_reads import session_inputs
 from genai_compiler.plan.types import contradiction, graph_type, type_of
 from genai_compiler.plan.uses import all_reads
 from genai_compiler.problem import Problem
@@ -47,7 +48,11 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     report, workflow = Report(package.places), package.workflow
     scope = Scope(Values())
     dynamic = _dynamic_symbols(workflow.state)
-    inputs = tuple(_input(name, each, scope, dynamic, report) for name, each in workflow.inputs.items())
+    held = session_inputs(workflow, report)
+    inputs = tuple(
+        replace(_input(name, each, scope, dynamic, report), held=held.get(name, ""))
+        for name, each in workflow.inputs.items()
+    )
     outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
     components = with_replacements(tuple(_components(package, report)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())

@@ -197,6 +197,7 @@ class DecoderLoop:
             ragged=not one_token and not cut and self._ragged(graph, mask, positions in inputs, groups),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
+            logits_rank=self._logits_rank(steps, outputs[logits]),
         )
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
@@ -245,6 +246,14 @@ class DecoderLoop:
             place = (*WORKFLOW, "components", self.decode[1].component, "ports", "inputs", port.name)
             steps.report.error("decoder-roles", place, what, "export the decoder with one of these forms")
         return port.name, port.dtype, rank
+
+    def _logits_rank(self, steps: "StepBuilder", port: Port) -> int:
+        rank = len(port.shape) if port.shape is not None else 3
+        if rank not in (2, 3):
+            what = f"the logits '{port.name}' have rank {rank}: neither [rows, positions, vocab] nor [rows, vocab]"
+            place = (*WORKFLOW, "components", self.decode[1].component, "ports", "outputs", port.name)
+            steps.report.error("decoder-roles", place, what, "export the decoder with one of these forms")
+        return rank
 
     @staticmethod
     def _ragged(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:

@@ -22,6 +22,7 @@ from genai_compiler.plan.ir import (
 from genai_compiler.plan.lora import Adaptation
 from genai_compiler.plan.report import WORKFLOW, Path, Report
 from genai_compiler.plan.scope import Scope, did_you_mean
+from genai_compiler.plan.session_reads import group_writes
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 from genai_compiler.plan.types import mismatch, type_of
 from genai_compiler.read.document import (
@@ -69,12 +70,21 @@ class StepBuilder:
         return tuple(op for index, step in enumerate(steps) for op in self._step(step, (*path, index), scope))
 
     def unchanged_cells(self, scope: Scope) -> tuple[Keep, ...]:
-        """What session cells that no loop carries hold after the run: their initializers."""
-        cells = [(name, cell, scope.find(cell.initializer)) for name, cell in self._state.items()]
+        """What session cells that no loop carries hold after the run: what their group gave back, or initializers.
+
+        A conversation (3.8, continuation) is the runtime's to keep: it holds the prompt and the tokens published.
+        """
+        written = group_writes(self.package.workflow)
+        for name in sorted(set(written) - set(self._final)):
+            if scope.find(written[name]) is None:
+                what = f"session cell '{name}' takes '{written[name]}', which is made inside a loop or branch"
+                self.report.error("unknown-value", (*WORKFLOW, "state", name), what, "carry the cell in a loop")
+        cells = [(name, cell, scope.find(written.get(name, cell.initializer))) for name, cell in self._state.items()]
         return tuple(
             Keep(name, value, format_path((*WORKFLOW, "state", name)))
             for name, cell, value in cells
             if cell.scope == "session" and name not in self._final and value is not None
+            if cell.session is None or cell.session.continuation is None
         )
 
     def _step(self, step: Step, path: Path, scope: Scope) -> tuple[Op, ...]:

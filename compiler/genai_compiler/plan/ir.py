@@ -62,7 +62,10 @@ class Type:
 
 @dataclass(frozen=True)
 class Input:
-    """A workflow input. `source` is request, application or literal; `role` the runtime role ("" when opaque)."""
+    """A workflow input. `source` is request, application or literal; `role` the runtime role ("" when opaque).
+
+    held: the session cell whose stored value takes its place for steps ("" for none).
+    """
 
     name: str
     type: Type
@@ -73,6 +76,7 @@ class Input:
     default: bool | int | float | tuple[bool | int | float, ...] | None
     present_as: str
     origin: str
+    held: str = ""
 
 
 @dataclass(frozen=True)

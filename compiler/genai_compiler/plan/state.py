@@ -62,7 +62,7 @@ class DecodeFacts:
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
     one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
-    the logits are of, "" where the graph gives all.
+    the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     """
 
     component: str
@@ -77,6 +77,7 @@ class DecodeFacts:
     vocab_size: int
     one_token: bool
     last_position: str = ""
+    logits_rank: int = 3
 
 
 def _per_token(slot: Slot) -> int:

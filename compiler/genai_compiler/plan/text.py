@@ -110,6 +110,7 @@ def _input_facts(each: Input) -> str:
     facts += ["required"] if each.required else []
     facts += [f"default {each.default}"] if each.default is not None else []
     facts += [f"presence %{each.present_as}"] if each.present_as else []
+    facts += [f"or what session cell {each.held} holds"] if each.held else []
     return ", ".join(facts)
 
 

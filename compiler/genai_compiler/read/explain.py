@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 from genai_compiler.problem import Problem
 from genai_compiler.read.fields import Tagged
 from genai_compiler.read.hints import SELECTIONS
-from genai_compiler.read.history import NEWER, RETIRED
+from genai_compiler.read.history import DROPPED, NEWER, RETIRED
 from genai_compiler.read.locate import Located, choices, chosen_by_form, fields_of, locate
 from genai_compiler.read.places import DocPath, Places, format_path, quoted
 from genai_compiler.read.rules import MISSING
@@ -66,7 +66,8 @@ def _missing(fault: _Fault) -> Faults:
         return
     rule = MISSING.get((fault.owner, name), "V004")
     allowed = choices(fault.found.expected) or kinds(fault.found.expected)
-    yield fault.problem("missing-field", rule, f"{struct(parent)} lacks {name}", one_of(allowed), parent)
+    help = one_of(allowed) or DROPPED.get((fault.owner, name), "")
+    yield fault.problem("missing-field", rule, f"{struct(parent)} lacks {name}", help, parent)
 
 
 def _not_in_list(fault: _Fault) -> Faults:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from genai_compiler.read.fields import Closed, Count, Count32, Items, Name, Open, Positive, SomeItems
 from genai_compiler.read.vocabularies import BatchInvariance, DecodingKind, VocabularySource
@@ -47,7 +47,9 @@ class PackageFacts(Closed):
 
 
 class GenerationDefaults(Open):
-    """Package defaults of generation options."""
+    """Package defaults of generation options; fields that the standard does not have are kept, to be spoken of."""
+
+    model_config = ConfigDict(extra="allow")
 
     do_sample: bool | None = None
     temperature: float | None = None

@@ -43,10 +43,19 @@ RETIRED: dict[tuple[str, str], tuple[str, str]] = {
     ("ModelIo", "outputs"): ("V003", "leave it out: the graph itself lists its ports"),
 }
 
+DROPPED: dict[tuple[str, str], str] = {
+    ("TensorContract", "rank"): "write the number of axes; documents of a newer revision of the format leave it out",
+}
+"""(model class, required field) -> help, for fields that later revisions no longer have."""
+
+LATEST = (1, 0)
+"""The newest schema_version that this reader knows; `v1` means the same."""
+
 # Fields of later revisions of the format.
 NEWER = frozenset(
     {
         ("TensorContract", "padding"),
+        ("TokenPacked", "levels"),
         ("WorkflowOutput", "family"),
         ("WorkflowOutput", "publication"),
         ("EmitStep", "stream"),

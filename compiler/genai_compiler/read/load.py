@@ -12,6 +12,7 @@ from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.document import Metadata, OnnxImplementation
 from genai_compiler.read.files import find_metadata, read_document
 from genai_compiler.read.genai_config import CONFIG_NAME, genai_config_of
+from genai_compiler.read.identity import semantic_identity
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.signature import load_graph, signature_of
@@ -64,7 +65,8 @@ def _from_metadata(root: Path, file: Path) -> Package:
     text, doubts = _text_facts(root)
     if errors(doubts):
         raise CompileError((*check_document(metadata, places), *doubts))
-    return Package(root, WORKFLOW, file.name, metadata, places, graphs, text, warnings=doubts)
+    identity = semantic_identity(data)
+    return Package(root, WORKFLOW, file.name, metadata, places, graphs, text, warnings=doubts, identity=identity)
 
 
 def _from_genai_config(root: Path) -> Package:

@@ -29,7 +29,7 @@ class Package:
     """Everything later stages read.
 
     dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None:
-    all.
+    all. identity: the document's semantic identity, "" where it was lowered from something else.
     """
 
     root: Path
@@ -43,6 +43,7 @@ class Package:
     sampled_ids: int | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    identity: str = ""
 
     @property
     def workflow(self) -> Workflow:

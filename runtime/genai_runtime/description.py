@@ -1,0 +1,31 @@
+"""What a loaded package says about itself, as plain data."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from genai_runtime.sessions import Sessions
+
+
+def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
+    """The manifest's facts that a caller acts on, and what the sessions really use."""
+    return {
+        "name": data["name"],
+        "dialect": data["dialect"],
+        "compiler": data["compiler"],
+        "identity": data["identity"],
+        "cache_dependencies": data["cache_dependencies"],
+        "inputs": data["inputs"],
+        "outputs": data["outputs"],
+        "profiles": [
+            {name: each[name] for name in ("name", "kind", "version", "batch_invariance", "outputs", "pooling")}
+            for each in data["profiles"]
+        ],
+        "state_groups": data["state_groups"],
+        "session_cells": data["session_cells"],
+        "adapters": [each["alias"] for each in data["adapters"].get("artifacts", ())],
+        "policy": data["generation"]["policy"],
+        "context_length": data["generation"]["context_length"],
+        "end_ids": data["generation"]["end_ids"],
+        "providers": sessions.active_providers(),
+        "threads": sessions.settings.options.get("intra_op_num_threads"),
+    }
