@@ -12,6 +12,7 @@ from typing import Any
 from genai_runtime import abi, binding
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
+from genai_runtime.placement import placed
 from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings
@@ -36,12 +37,15 @@ def load(
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
+    common = Settings(chosen, _options(manifest.data["session"]["options"], threads))
+    own, more = placed(manifest.data["placement"], common, strict=bool(strict))
+    notices = (*notices, *more)
     if notices:
         import logging
 
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
-    sessions = Sessions(_graphs(manifest), Settings(chosen, _options(manifest.data["session"]["options"], threads)))
+    sessions = Sessions(_graphs(manifest), common, own)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)

@@ -45,6 +45,7 @@ _SHAPE: dict[str, Any] = {
         "overrides": dict,
     },
     "session": {"options": dict, "providers": [{"name": str, "options": dict}]},
+    "placement": dict,
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [_PORT],
     "state_groups": [dict],
@@ -53,6 +54,7 @@ _SHAPE: dict[str, Any] = {
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
 _GRAPH = {"in": str, "file": str, "weights": str}
+_PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
         what = f"'{folder}' was compiled for {made_for}; this runtime has {FORMAT}, {abi}"
         raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
     graphs = data["graphs"].values() if isinstance(data.get("graphs"), dict) else ()
+    placed = data["placement"].values() if isinstance(data.get("placement"), dict) else ()
     faults = [*_shape_faults(data, _SHAPE, ""), *_shape_faults(list(graphs), [_GRAPH], "graphs")]
+    faults += _shape_faults(list(placed), [_PLACED], "placement")
     faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
     faults = faults or list(_value_faults(data))
     if faults:

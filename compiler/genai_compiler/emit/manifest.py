@@ -8,6 +8,7 @@ from typing import Any
 
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan
+from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource
@@ -35,6 +36,7 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
+        "placement": {each.component: _placement(each) for each in plan.placements},
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [{"name": each.name, "type": str(each.type), "role": each.role} for each in plan.outputs],
         "owned_inputs": _owned_inputs(plan, package),
@@ -162,6 +164,10 @@ def _session(package: Package) -> dict[str, Any]:
         "options": options | dict(session.entries),
         "providers": [{"name": each.name, "options": dict(each.options)} for each in session.providers],
     }
+
+
+def _placement(each: Placement) -> dict[str, Any]:
+    return {"device": each.device, "index": each.index, "memory": each.memory, "cpu_arena": each.cpu_arena}
 
 
 def _input(name: str, plan: Plan) -> dict[str, Any]:

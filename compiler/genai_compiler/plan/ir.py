@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -368,6 +369,7 @@ class Plan:
     types: Mapping[str, Type]
     capabilities: tuple[str, ...]
     decisions: tuple[str, ...] = field(default=())
+    placements: tuple[Placement, ...] = ()
 
     def component(self, name: str) -> Component:
         """The component of that name; KeyError when there is none."""
