@@ -14,7 +14,8 @@ LATER = frozenset(
     """
     check.image_program check.image_shapes check.image_values plan.image_program emit.programs
     rt.adapters.image.program rt.adapters.image.preprocess
-    check.audio_program plan.build_programs plan.programs rt.adapters.audio.program
+    check.audio_program plan.audio_program rt.adapters.audio.program emit.speech check.speech rt.media rt.speech
+    passes.fuse_islands
     check.adapter_files check.lora_uses plan.lora plan.adapted read.lora_data read.lora_seam rt.lora.composing
     rt.lora.files rt.lora.cache
     plan.speculation plan.build_speculation plan.build_budget passes.speculate rt.speculation rt.blocks rt.budget

@@ -71,7 +71,7 @@ SERVICES: dict[str, tuple[Row, ...]] = {
             "audio program (5.7)",
             ("AudioProgram", "AudioTransform", "AudioOutput"),
             verified="check.preprocessing check.audio_program",
-            planned="plan.programs plan.build_programs",
+            planned="plan.audio_program",
             run="emit.programs rt.adapters.audio.program",
             tests="tests/check/test_rules.py",
         ),
@@ -186,10 +186,10 @@ SERVICES: dict[str, tuple[Row, ...]] = {
     "11-13 Media, rules, islands": (
         Row(
             "media outputs (11)",
-            verified="check.contracts_io",
+            verified="check.contracts_io check.speech",
             planned="plan.build",
-            tests="tests/check/test_rules.py",
-            remark="a tensor is handed out; nothing is encoded",
+            run="emit.speech rt.media rt.speech",
+            tests="tests/check/test_rules.py tests/test_conformance.py",
         ),
         Row(
             "validation rules (12)",
@@ -208,8 +208,9 @@ SERVICES: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             "islands and capture (13.1, 13.2)",
+            planned="passes.fuse_islands",
             tests="tests/hints/test_graph_properties.py",
-            remark="components are not fused; no run is captured, because shapes change from run to run",
+            remark="no run is captured, because shapes change from run to run",
         ),
         Row(
             "sharing, liveness (13.3, 13.4)",
@@ -217,6 +218,52 @@ SERVICES: dict[str, tuple[Row, ...]] = {
             planned="passes.place_state passes.mark_last_reads",
             run="rt.in_place rt.held",
             tests="tests/passes/test_passes.py tests/runtime/test_lifetime.py",
+        ),
+    ),
+    "14 Differences and gaps": (
+        Row(
+            "snapshot, later thread, newer fields (14.1, 14.2)",
+            read="read.history read.contracts read.state",
+            verified="read.explain",
+            tests="tests/read/test_messages.py tests/read/test_schema.py",
+            remark="the later thread counts; a field that is newer still is refused and called that",
+        ),
+        Row(
+            "prose and schema (14.3)",
+            read="read.document",
+            verified="read.validate",
+            tests="tests/read/test_schema.py tests/read/test_schema_generated.py",
+            remark="the schema counts; where ours differs from the published one the test says why",
+        ),
+        Row(
+            "gaps of the validator (14.4)",
+            verified="check.graph_contracts check.steps",
+            planned="plan.build_steps",
+            run="rt.inputs rt.cells rt.publish",
+            tests="tests/check/test_admission.py tests/test_conformance.py",
+            remark="types inside loops and of inferred ports are held when the plan is built, limits while it runs; "
+            "names of shards and of constraint languages are checked by nobody",
+        ),
+        Row(
+            "unresolved points (14.5)",
+            planned="plan.decoder_form plan.build_decoder",
+            tests="tests/plan/test_decoder_form.py tests/test_conformance.py",
+            remark="read as section 14.5 reads them",
+        ),
+        Row(
+            "package shapes (14.6)",
+            read="read.absent",
+            verified="check.document",
+            planned="plan.build",
+            run="emit.plan_only",
+            tests="tests/test_no_artifacts.py",
+        ),
+        Row(
+            "semantics that are easily got wrong (14.7)",
+            verified="plan.verify",
+            planned="plan.build_steps",
+            run="rt.rows rt.cells rt.publish",
+            tests="tests/test_flow_documents.py tests/reference/test_conformance.py",
         ),
     ),
 }

@@ -368,8 +368,8 @@ class Plan:
     body: tuple[Op, ...]
     types: Mapping[str, Type]
     capabilities: tuple[str, ...]
-    decisions: tuple[str, ...] = field(default=())
     placements: tuple[Placement, ...] = ()
+    decisions: tuple[str, ...] = field(default=())
 
     def component(self, name: str) -> Component:
         """The component of that name; KeyError when there is none."""
