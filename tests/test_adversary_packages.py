@@ -97,7 +97,7 @@ def test_an_unreadable_file_is_a_problem_like_any_other(
 ) -> None:
     forbidden(file)
     assert main([str(package), "--format", "json"]) == 2
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["problems"]
     assert [each["file"] for each in found if each["code"] == "unreadable-file"] == [file]
 
 

@@ -140,15 +140,17 @@ def test_all_problems_at_once_with_a_count(package: Path, capsys: pytest.Capture
     assert main([str(package), "--format", "json"]) == 2
     out, nothing = capsys.readouterr()
     assert nothing == ""
-    found = json.loads(out)
+    said = json.loads(out)
+    found = said["problems"]
+    assert said["missing"] == []
     assert {"code", "severity", "file", "line", "column", "path", "what", "help"} == set(found[0])
     assert len([each for each in found if each["severity"] == "error"]) >= 2
     assert main([str(package), "--check"]) == 2
 
 
-def test_json_of_a_good_package_is_a_list(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_good_package_has_empty_lists(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(package), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(capsys.readouterr().out) == {"problems": [], "missing": []}
 
 
 @pytest.mark.parametrize("out", ["package", "package/inside", "."])

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genai_compiler.problem_formats import FORMATS, as_json, as_sarif
+from genai_compiler.problem_formats import FORMATS, as_json, as_sarif, separate
 
 if TYPE_CHECKING:
     from genai_compiler.problem import Problem
@@ -69,6 +69,8 @@ def _arguments(
     found = parser.parse_args(argv)
     if found.explain is None and found.package is None and not found.version:
         parser.error("name a package folder")
+    if not found.artifacts and (found.bundle or found.show == stages[-1]):
+        parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
     found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
         parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
@@ -94,6 +96,18 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         "--stop-after", choices=stages, metavar="STAGE", help=f"stop early and write nothing: {', '.join(stages)}"
     )
     parser.add_argument("--print", choices=stages, metavar="STAGE", dest="show", help="print what a stage made")
+    parser.add_argument(
+        "--no-artifacts",
+        action="store_false",
+        dest="artifacts",
+        help="plan a package whose files are absent, or a document alone: prints the plan (-o: writes plan.txt only)",
+    )
+    parser.add_argument(
+        "--hints",
+        type=Path,
+        metavar="FILE",
+        help="an execution_hints.json: advice on where to run; it changes no result",
+    )
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
@@ -105,6 +119,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.driver import Options, compile_package
+    from genai_compiler.plan.text import plan_text
     from genai_compiler.problem import CompileError, InternalError
     from genai_compiler.summary import summary
 
@@ -121,7 +136,8 @@ def _run(arguments: argparse.Namespace) -> int:
             print(text, end="" if text.endswith("\n") else "\n")
 
     try:
-        options = Options(arguments.bundle, arguments.force, arguments.last)
+        made = arguments.artifacts, None, arguments.hints
+        options = Options(arguments.bundle, arguments.force, arguments.last, *made)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)
@@ -139,7 +155,10 @@ def _run(arguments: argparse.Namespace) -> int:
             print("\r\033[K", end="", file=progress, flush=True)
     try:
         _print_problems(compiled.problems, arguments.format)
-        if not arguments.quiet and not arguments.show and arguments.format == "text":
+        plans = not arguments.artifacts and not arguments.check and arguments.output is None and not arguments.show
+        if plans and compiled.plan is not None and arguments.format == "text":
+            print(plan_text(compiled.plan), end="")
+        elif not arguments.quiet and not arguments.show and arguments.format == "text":
             print("\n".join(summary(compiled, arguments.package)))
         sys.stdout.flush()
     except BrokenPipeError:
@@ -157,11 +176,21 @@ def _print_problems(problems: "Sequence[Problem]", form: str) -> None:
     if form != "text":
         print(as_json(problems) if form == "json" else as_sarif(problems, compiler_version()))
         return
-    for each in problems:
+    faults, missing = separate(problems)
+    for each in faults:
+        print(each, file=sys.stderr)
+    if missing:
+        print("not offered here:", file=sys.stderr)
+    for each in missing:
         print(each, file=sys.stderr)
     if errors(problems):
-        count = len(errors(problems))
-        print(f"{count} problem{'s' * (count > 1)}; nothing was written", file=sys.stderr)
+        print(f"{_counted(len(errors(faults)), len(missing))}; nothing was written", file=sys.stderr)
+
+
+def _counted(faults: int, missing: int) -> str:
+    """`2 problems, 1 missing capability`, without what is 0."""
+    parts = [f"{faults} problem{'s' * (faults > 1)}"] if faults else []
+    return ", ".join(parts + ([f"{missing} missing capabilit{'ies' if missing > 1 else 'y'}"] if missing else []))
 
 
 def _version() -> int:

@@ -3,10 +3,11 @@
 Each stage has a name in STAGES; `trace` is told what it made, and a caller can stop after any.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from genai_compiler.check.adapter_files import check_adapter_files
 from genai_compiler.check.admission import check_admission
@@ -18,18 +19,22 @@ from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
+from genai_compiler.emit.plan_only import prepare_plan_folder, write_plan
 from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
 from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
+from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
+from genai_compiler.read.hint_sources import SourcedHints, caller_hints, file_hints
+from genai_compiler.read.hints import ExecutionHints
 from genai_compiler.read.load import GENAI_CONFIG, load_package
 from genai_compiler.read.negotiate import negotiate
 from genai_compiler.read.package import Package
@@ -43,11 +48,18 @@ Trace = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile. bundle: copy what the package needs into the folder. force: replace a folder that is not ours."""
+    """How to compile. bundle: copy what the package needs into the folder. force: replace a folder that is not ours.
+
+    artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
+    hints_file: advice of the user, an `execution_hints.json` (standard, section 9).
+    """
 
     bundle: bool = False
     force: bool = False
     stop_after: str = "emit"
+    artifacts: bool = True
+    hints: ExecutionHints | Mapping[str, Any] | None = None
+    hints_file: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,8 @@ def compile_package(
     unless everything succeeded, and the package is never changed.
     """
     root, options, trace = Path(package), options or Options(), trace or _silent
+    if not options.artifacts:
+        return _plan_only(root, Path(out) if out is not None else None, options, trace)
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
     if options.stop_after == "emit":
         target = prepare_target(target, root, options.force)
@@ -77,7 +91,7 @@ def compile_package(
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
-    plan, warnings = plan_package(loaded, options.stop_after, trace)
+    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options))
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
     notes = (*loaded.notes, *task_views(loaded)[2])
     if options.stop_after != "emit":
@@ -92,21 +106,38 @@ def compile_package(
     return Compiled(target, plan, executor, problems, notes)
 
 
-def check_package(package: str | Path) -> tuple[Problem, ...]:
+def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> Compiled:
+    """Plan the package or document at `root`, standing in for what is absent; `out` then holds plan.txt alone."""
+    target = prepare_plan_folder(out, root) if out is not None and options.stop_after == "emit" else None
+    loaded = load_package(root, complete=False)
+    trace("read", "\n".join(str(each) for each in loaded.warnings))
+    if options.stop_after == "read":
+        return Compiled(None, None, "", loaded.warnings, loaded.notes)
+    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options))
+    if target is not None:
+        write_plan(target, plan_text(plan))
+    return Compiled(target, plan, "", ordered((*loaded.warnings, *warnings)), loaded.notes)
+
+
+def check_package(package: str | Path, artifacts: bool = True) -> tuple[Problem, ...]:
     """Every problem of a package, errors and warnings; nothing is written."""
     try:
-        return compile_package(package, options=Options(stop_after=PASSES[-1].__name__)).problems
+        return compile_package(package, options=Options(stop_after=PASSES[-1].__name__, artifacts=artifacts)).problems
     except CompileError as refused:
         return refused.problems
 
 
-def plan_package(package: Package, stop_after: str, trace: Trace) -> tuple[Plan, tuple[Problem, ...]]:
+def plan_package(
+    package: Package, stop_after: str, trace: Trace, hints: Sequence[SourcedHints] = ()
+) -> tuple[Plan, tuple[Problem, ...]]:
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
     doubts = _checked(package)
     plan, found = build(package)
-    problems = (*doubts, *found)
+    advice = resolve_hints(package, hints)
+    problems = (*doubts, *found, *advice.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))
+    plan = replace(plan, placements=advice.placements, decisions=(*plan.decisions, *advice.decisions))
     _verified("build", plan)
     trace("build", plan_text(plan))
     profile = profile_of(package)
@@ -150,6 +181,12 @@ def emit_executor(plan: Plan, package: Package) -> str:
     return render_executor(
         executor_view(plan, f"Generated by genai-compile {compiler_version()} from {source} (sha256 {digest}).")
     )
+
+
+def hints_of(options: Options) -> tuple[SourcedHints, ...]:
+    """The advice that options carry, strongest first. Raises CompileError with every fault of it."""
+    caller = [caller_hints(options.hints)] if options.hints is not None else []
+    return (*caller, *([file_hints(options.hints_file)] if options.hints_file is not None else []))
 
 
 def compiler_version() -> str:

@@ -50,6 +50,17 @@ class Problem:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Missing(Problem):
+    """Something that a document asks for and that is not offered here: no fault of the document (standard, 8.2).
+
+    id: the capability, or the adapter as name@version. needed_by: what needs it, in words, and where that stands.
+    """
+
+    id: str = ""
+    needed_by: str = ""
+
+
 class CompileError(Exception):
     """The package can't be compiled. `problems` holds every fault found, ordered by place, errors and warnings."""
 

@@ -3,20 +3,32 @@
 import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
-from genai_compiler.problem import Problem, Severity
+from genai_compiler.problem import Missing, Problem, Severity
 
 FORMATS = ("text", "json", "sarif")
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_json(problems: Sequence[Problem]) -> str:
-    """A list of objects, one a problem."""
-    return json.dumps([_as_data(each) for each in problems], indent=2)
+    """`problems`: what is wrong; `missing`: what is asked for and not offered here. Both refuse the package."""
+    faults, missing = separate(problems)
+    lists = {"problems": [_as_data(each) for each in faults], "missing": [_as_missing(each) for each in missing]}
+    return json.dumps(lists, indent=2)
+
+
+def separate(problems: Sequence[Problem]) -> tuple[tuple[Problem, ...], tuple[Missing, ...]]:
+    """Faults of the package, and what is only missing here."""
+    missing = tuple(each for each in problems if isinstance(each, Missing))
+    return tuple(each for each in problems if not isinstance(each, Missing)), missing
 
 
 def as_sarif(problems: Sequence[Problem], version: str) -> str:
-    """One SARIF run. Files are relative to the package folder; lines and columns count from 1."""
+    """One SARIF run. Files are relative to the package folder; lines and columns count from 1.
+
+    What is not offered here is a result like any other, with a property `missing`.
+    """
     codes = sorted({each.code for each in problems})
     driver = {"name": "genai-compile", "version": version, "rules": [{"id": code} for code in codes]}
     run = {"tool": {"driver": driver}, "results": [_sarif_result(each, codes) for each in problems]}
@@ -36,14 +48,30 @@ def _as_data(problem: Problem) -> dict[str, Any]:
     }
 
 
+def _as_missing(missing: Missing) -> dict[str, Any]:
+    return {"id": missing.id, "needed_by": missing.needed_by, **_as_data(missing)}
+
+
 def _sarif_result(problem: Problem, codes: list[str]) -> dict[str, Any]:
     where = problem.where
     region = {"startLine": where.line, **({"startColumn": where.column} if where.column else {})} if where.line else {}
-    place: dict[str, Any] = {"artifactLocation": {"uri": where.file}, **({"region": region} if region else {})}
+    place: dict[str, Any] = {
+        "artifactLocation": {"uri": quote(where.file, errors="replace")},
+        **({"region": region} if region else {}),
+    }
     location: dict[str, Any] = {"physicalLocation": place}
     if problem.path:
         location["logicalLocations"] = [{"fullyQualifiedName": problem.path}]
     text = problem.what + (f" Help: {problem.help}" if problem.help else "")
     level = "error" if problem.severity is Severity.ERROR else "warning"
     at = codes.index(problem.code)
-    return {"ruleId": problem.code, "ruleIndex": at, "level": level, "message": {"text": text}, "locations": [location]}
+    result = {
+        "ruleId": problem.code,
+        "ruleIndex": at,
+        "level": level,
+        "message": {"text": text},
+        "locations": [location],
+    }
+    if isinstance(problem, Missing):
+        result["properties"] = {"missing": problem.id, "neededBy": problem.needed_by}
+    return result

@@ -57,6 +57,7 @@ _SHAPE: dict[str, Any] = {
         "overrides": dict,
     },
     "session": {"options": dict, "providers": [{"name": str, "options": dict}]},
+    "placement": dict,
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [{**_PORT, "stage": str, "media": dict}],
     "speech": {"assemblies": [{"component": str, "program": _ASSEMBLY}], "outputs": [str]},
@@ -72,6 +73,7 @@ _SHAPE: dict[str, Any] = {
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
 _GRAPH = {"in": str, "file": str, "weights": str}
+_PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,11 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
         what = f"'{folder}' was compiled for {made_for}; this runtime has {FORMAT}, {abi}"
         raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
     graphs = data["graphs"].values() if isinstance(data.get("graphs"), dict) else ()
+    placed = data["placement"].values() if isinstance(data.get("placement"), dict) else ()
     faults = [*_shape_faults(data, _SHAPE, ""), *_shape_faults(list(graphs), [_GRAPH], "graphs")]
     media = [each["media"] for each in data["outputs"] if each["media"]] if not faults else []
     faults += _shape_faults(media, [_MEDIA], "outputs.media")
+    faults += _shape_faults(list(placed), [_PLACED], "placement")
     faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
     faults = faults or list(_value_faults(data)) or list(_adapter_faults(data["adapters"]))
     if faults:

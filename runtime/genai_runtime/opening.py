@@ -13,6 +13,7 @@ from genai_runtime import abi, binding
 from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
+from genai_runtime.placement import placed
 from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings
@@ -37,14 +38,16 @@ def load(
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
+    common = Settings(chosen, _options(manifest.data["session"]["options"], threads))
+    own, more = placed(manifest.data["placement"], common, strict=bool(strict))
+    notices = (*notices, *more)
     if notices:
         import logging
 
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
-    settings = Settings(chosen, _options(manifest.data["session"]["options"], threads))
     lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
-    sessions = Sessions(_graphs(manifest), settings, lora)
+    sessions = Sessions(_graphs(manifest), common, own, lora)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)

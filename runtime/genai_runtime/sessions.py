@@ -35,8 +35,15 @@ class Settings:
 class Sessions:
     """Opens each graph at most once, when it is first asked for. Closing drops every session."""
 
-    def __init__(self, graphs: dict[str, Graph], settings: Settings, lora: "LoraService | None" = None) -> None:
-        self._graphs, self.settings, self._lora = graphs, settings, lora
+    def __init__(
+        self,
+        graphs: dict[str, Graph],
+        settings: Settings,
+        own: Mapping[str, Settings] | None = None,
+        lora: "LoraService | None" = None,
+    ) -> None:
+        """own: settings that hints gave single components; one that can't be opened with them gets the common ones."""
+        self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:
@@ -45,14 +52,25 @@ class Sessions:
             graph = self._graphs.get(component)
             if graph is None:
                 raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
-            options = dict(self.settings.options)
-            options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
-            try:
-                self._open[component] = binding.open_session(graph.file, options, self.settings.providers)
-            except binding.RUN_FAILURES as failure:
-                what = f"ONNX Runtime can't open {graph.file.name} of component '{component}': {failure}"
-                raise LoadError("session-failed", what) from failure
+            self._open[component] = self._opened(component, graph)
         return self._open[component]
+
+    def _opened(self, component: str, graph: Graph) -> Any:
+        """A session with the component's own settings, or the common ones where ONNX Runtime refuses those."""
+        own = self._own.get(component)
+        if own is not None:
+            try:
+                return _open(graph, own)
+            except binding.RUN_FAILURES as failure:
+                import logging
+
+                said = f"hints for '{component}' can't be followed, it runs as the package prefers: {failure}"
+                logging.getLogger("genai_runtime").warning("%s", said)
+        try:
+            return _open(graph, self.settings)
+        except binding.RUN_FAILURES as failure:
+            what = f"ONNX Runtime can't open {graph.file.name} of component '{component}': {failure}"
+            raise LoadError("session-failed", what) from failure
 
     def runner(
         self,
@@ -84,6 +102,12 @@ class Sessions:
     def close(self) -> None:
         """Drop the sessions; values they made stay valid."""
         self._open.clear()
+
+
+def _open(graph: Graph, settings: Settings) -> Any:
+    options = dict(settings.options)
+    options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
+    return binding.open_session(graph.file, options, settings.providers)
 
 
 class Runner:

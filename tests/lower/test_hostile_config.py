@@ -34,7 +34,7 @@ def test_a_huge_number_of_layers_is_a_contradiction_like_any_other(tmp_path: Pat
     command = [sys.executable, "-m", "genai_compiler", str(package), "--check", "--format", "json"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=limit)
     assert ended.returncode == 0, ended.stderr[-500:]
-    found = [each for each in json.loads(ended.stdout) if each["path"] == "model.decoder.num_hidden_layers"]
+    found = [each for each in json.loads(ended.stdout)["problems"] if each["path"] == "model.decoder.num_hidden_layers"]
     assert [each["code"] for each in found] == ["config-contradicts-graph"]
 
 

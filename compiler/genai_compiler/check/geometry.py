@@ -19,7 +19,7 @@ def check_geometry(package: Package) -> Faults:
     chain = speculative.proposal_execution if speculative is not None else None
     if isinstance(chain, ChainedProposal) and chain.token_embedding is not None:
         graph, table = package.graphs.get(chain.token_embedding.component), chain.token_embedding.table
-        known = _initializers(graph.model.graph) if graph is not None else {table: ()}
+        known = _initializers(graph.model.graph) if graph is not None and not graph.absent else {table: ()}
         if table not in known:
             path = ("speculative", "proposal_execution", "token_embedding", "table")
             what = f"component '{chain.token_embedding.component}' has no initializer '{table}'"
@@ -30,7 +30,7 @@ def check_geometry(package: Package) -> Faults:
         if graph is None:
             what = f"component '{target.component}' has no graph whose weights could be adapted"
             yield Fault("V323", (*place, "component"), what, "name an ONNX component")
-        else:
+        elif not graph.absent:
             yield from _target(target, graph, place)
 
 

@@ -12,6 +12,7 @@ from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Output, Plan
+from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource, GenerationDefaults
@@ -42,6 +43,7 @@ def manifest(
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
+        "placement": {each.component: _placement(each) for each in plan.placements},
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [_output(each, package) for each in plan.outputs],
         "speech": speech(package),
@@ -161,6 +163,10 @@ def _session(package: Package) -> dict[str, Any]:
         "options": options | dict(session.entries),
         "providers": [{"name": each.name, "options": dict(each.options)} for each in session.providers],
     }
+
+
+def _placement(each: Placement) -> dict[str, Any]:
+    return {"device": each.device, "index": each.index, "memory": each.memory, "cpu_arena": each.cpu_arena}
 
 
 def _input(name: str, plan: Plan) -> dict[str, Any]:

@@ -112,6 +112,8 @@ class _Grouping:
             return "it has effects"
         if op.held:
             return "it updates cells in place"
+        if any(each.component == op.component for each in self.plan.placements):
+            return "hints say where it runs"
         if op.adapted:
             return "adapters of a request change what it computes"
         if any(isinstance(each, CapacityCheck) for each in op.before):

@@ -167,6 +167,8 @@ def _check_graph(invoke: Invoke, pairs: tuple[tuple[str, str], ...], profile: Pr
     graph = profile.graphs.get(invoke.component)
     if graph is None:
         raise _Unfit(f"component '{invoke.component}' is no graph")
+    if graph.absent:
+        raise _Unfit(f"the graph of '{invoke.component}' is absent, and nothing is proved without it")
     ops = graph.signature.cache_ops
     cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
     if not ops or set(pairs) != cached:

@@ -31,6 +31,8 @@ def _placed(group: StateGroup, profile: Profile) -> StateGroup:
     declared = profile.groups.get(group.name)
     if declared is not None and declared.aliasing == "forbidden":
         return replace(group, storage="growing", reason="the package does not permit past and present to be one buffer")
+    if profile.graphs[group.component].absent:
+        return replace(group, storage="growing", reason="its graph is absent, and nothing is proved without it")
     ops = profile.graphs[group.component].signature.cache_ops
     pairs = {pair: op for op in ops for pair in _pairs(op)}
     for slot in group.slots:

@@ -60,7 +60,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     steps = StepBuilder(package, report, {each.name: each for each in components}, outputs, adapted)
     body = (*adapted.ops, *steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope), *steps.unchanged_cells(scope))
     plan = Plan(
-        name=package.root.name,
+        name=package.title or package.root.name,
         dialect=package.dialect,
         inputs=tuple(each for each in inputs if each.name not in _unread(steps.superseded, body)),
         outputs=outputs,
@@ -71,6 +71,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         body=body,
         types=scope.values.types,
         capabilities=tuple(sorted({*workflow.manifest.capabilities, *package.metadata.required_capabilities})),
+        decisions=package.assumptions,
     )
     return plan, tuple(report.problems)
 

@@ -233,7 +233,7 @@ class DecoderLoop:
         found = next((each for each in graph.signature.inputs if each.name == port), None)
         if found is None:
             return None
-        use = mask_use(graph.model, found.name)
+        use = "columns" if graph.absent else mask_use(graph.model, found.name)
         fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
         return Mask(found.name, found.dtype, use, fixed)
 

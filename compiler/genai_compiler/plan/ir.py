@@ -17,6 +17,7 @@ from genai_compiler.plan.extent_checks import Check as Check
 from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
 from genai_compiler.plan.extent_checks import SymbolCheck as SymbolCheck
 from genai_compiler.plan.image_program import ImageProgram
+from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -367,6 +368,7 @@ class Plan:
     body: tuple[Op, ...]
     types: Mapping[str, Type]
     capabilities: tuple[str, ...]
+    placements: tuple[Placement, ...] = ()
     decisions: tuple[str, ...] = field(default=())
 
     def component(self, name: str) -> Component:

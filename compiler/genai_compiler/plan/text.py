@@ -75,6 +75,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _group(state_group)
     if plan.decoder is not None:
         yield from _decoder(plan)
+    yield from map(str, plan.placements)
     yield ""
     yield "run {"
     yield from (f"  {line}" for op in plan.body for line in _op(op, plan))

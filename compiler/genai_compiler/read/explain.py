@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 from genai_compiler.problem import Problem
 from genai_compiler.read.fields import Tagged
 from genai_compiler.read.hints import SELECTIONS
-from genai_compiler.read.history import DROPPED, NEWER, RETIRED
+from genai_compiler.read.history import DROPPED, ELSEWHERE, NEWER, RETIRED
 from genai_compiler.read.locate import Located, choices, chosen_by_form, fields_of, locate
 from genai_compiler.read.places import DocPath, Places, format_path, quoted
 from genai_compiler.read.rules import MISSING
@@ -55,7 +55,8 @@ def _unknown(fault: _Fault) -> Faults:
         yield fault.problem("unknown-field", rule, what, "the document follows a newer revision of the format")
     else:
         rule = "V023" if fault.owner == "ExecutionHints" else rule
-        yield fault.problem("unknown-field", rule, what, did_you_mean(name, known))
+        help = ELSEWHERE.get((fault.owner, name)) or did_you_mean(name, known)
+        yield fault.problem("unknown-field", rule, what, help)
 
 
 def _missing(fault: _Fault) -> Faults:

@@ -64,3 +64,9 @@ NEWER = frozenset(
         ("BindingImplementation", "signature"),
     }
 )
+
+# Names that have their place elsewhere -> where
+ELSEWHERE: dict[tuple[str, str], str] = {
+    ("Metadata", "execution_hints"): "hints have no place in metadata: keep them in a file of their own, and name it "
+    "with --hints",
+}

@@ -1,18 +1,20 @@
 """A folder -> a Package: which dialect it speaks, its document as the one Workflow, its graphs' signatures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.check.document import check_document
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
+from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.document import Metadata, OnnxImplementation
-from genai_compiler.read.files import find_metadata, read_document
+from genai_compiler.read.files import METADATA_NAMES, find_metadata, read_document
 from genai_compiler.read.genai_config import CONFIG_NAME, genai_config_of
 from genai_compiler.read.identity import semantic_identity
+from genai_compiler.read.negotiate import missing_of
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.signature import load_graph, signature_of
@@ -20,23 +22,30 @@ from genai_compiler.read.text_facts import TextFacts, read_text_facts
 from genai_compiler.read.textproto import is_textproto
 from genai_compiler.read.validate import parse_metadata
 
+DOCUMENT_HELP = "--no-artifacts plans a document alone"
 WORKFLOW, GENAI_CONFIG = "workflow", "genai_config v1"
 
 
-def load_package(root: Path) -> Package:
-    """Read the package in the folder `root`. Raises CompileError with everything that is wrong with it so far."""
+def load_package(root: Path, complete: bool = True) -> Package:
+    """Read the package in the folder `root`. Raises CompileError with everything that is wrong with it so far.
+
+    complete: False stands in for files that are absent; `root` may then be a document alone.
+    """
     try:
-        return _loaded(root)
+        if not complete and root.is_file():
+            return _from_metadata(root.parent, root, complete)
+        return _loaded(root, complete)
     except PermissionError as refused:  # of a folder: files are asked for one by one
         what = f"'{refused.filename}' can't be read: {refused.strerror}"
         problem = Problem("unreadable-file", Place(root.name), "", what, "give yourself permission to read it")
         raise CompileError([problem]) from refused
 
 
-def _loaded(root: Path) -> Package:
+def _loaded(root: Path, complete: bool) -> Package:
     if not root.is_dir():
         what = "is a file, not a folder" if root.exists() else "does not exist"
         help = "name the folder that holds inference_metadata.yaml or genai_config.json"
+        help += f"; {DOCUMENT_HELP}" if root.is_file() else ""
         raise CompileError([Problem("no-package", Place(root.name), "", f"the package '{root.name}' {what}", help)])
     file = find_metadata(root)
     if (
@@ -46,10 +55,10 @@ def _loaded(root: Path) -> Package:
     ):
         what = f"'{root.resolve().name}' holds neither inference_metadata.yaml nor genai_config.json, nor any graph"
         raise CompileError([Problem("no-package", Place(root.resolve().name), "", what, "name the package's folder")])
-    return _from_metadata(root, file) if file is not None else _from_genai_config(root)
+    return _from_metadata(root, file, complete) if file is not None else _from_genai_config(root)
 
 
-def _from_metadata(root: Path, file: Path) -> Package:
+def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
     data, places = read_document(file, root)
     metadata = parse_metadata(data, places)
     if metadata.pipeline is None:
@@ -59,14 +68,27 @@ def _from_metadata(root: Path, file: Path) -> Package:
         help = "declare pipeline.workflow, or ship a genai_config.json beside the graph"
         raise CompileError([Problem("no-workflow", places.find(()), "", what, help)])
     try:
-        graphs = _graphs(root, metadata, places)
+        graphs = _graphs(root, metadata, places, complete)
     except CompileError as unreadable:
-        raise CompileError((*check_document(metadata, places), *unreadable.problems)) from unreadable
+        problems = (*check_document(metadata, places), *map(with_flag, unreadable.problems))
+        raise CompileError((*problems, *missing_of(metadata, places))) from unreadable
     text, doubts = _text_facts(root)
     if errors(doubts):
-        raise CompileError((*check_document(metadata, places), *doubts))
-    identity = semantic_identity(data)
-    return Package(root, WORKFLOW, file.name, metadata, places, graphs, text, warnings=doubts, identity=identity)
+        raise CompileError((*check_document(metadata, places), *doubts, *missing_of(metadata, places)))
+    return Package(
+        root,
+        WORKFLOW,
+        file.name,
+        metadata,
+        places,
+        graphs,
+        text,
+        warnings=doubts,
+        identity=semantic_identity(data),
+        title="" if file.name in METADATA_NAMES else file.stem,
+        complete=complete,
+        assumptions=tuple(_assumptions(graphs, metadata, complete)),
+    )
 
 
 def _from_genai_config(root: Path) -> Package:
@@ -103,8 +125,21 @@ def _text_facts(root: Path) -> tuple[TextFacts, tuple[Problem, ...]]:
     return facts, (*unreadable, *links)
 
 
-def _graphs(root: Path, metadata: Metadata, places: Places) -> dict[str, Graph]:
-    """The graph of every ONNX component; each file is read once. Raises CompileError with every unreadable one."""
+def _assumptions(graphs: Mapping[str, Graph], metadata: Metadata, complete: bool) -> Iterator[str]:
+    assert metadata.pipeline is not None
+    if not complete:
+        yield NOT_RUNNABLE
+    for name, graph in graphs.items():
+        if graph.absent:
+            yield assumption(name, graph, metadata.pipeline.workflow)
+
+
+def _graphs(root: Path, metadata: Metadata, places: Places, complete: bool = True) -> dict[str, Graph]:
+    """The graph of every ONNX component; each file is read once. Raises CompileError with every unreadable one.
+
+    complete: False stands in for files that are absent.
+    """
+    assert metadata.pipeline is not None
     graphs: dict[str, Graph] = {}
     problems: list[Problem] = []
     files: dict[str, Graph] = {}
@@ -113,10 +148,13 @@ def _graphs(root: Path, metadata: Metadata, places: Places) -> dict[str, Graph]:
         try:
             found = find_artifact(root, artifact)
             if found.name not in files:
-                files[found.name] = _graph(root, found.name)
+                files[found.name] = _graph(root, found.name, complete)
             graphs[name] = files[found.name]
         except ArtifactFault as fault:
-            problems.append(fault.problem(places.find(path), format_path(path)))
+            if fault.code == "missing-file" and not complete:
+                graphs[name] = stand_in(name, artifact, metadata.pipeline.workflow)
+            else:
+                problems.append(fault.problem(places.find(path), format_path(path)))
         except CompileError as error:
             problems.extend(error.problems)
     if problems:
@@ -124,9 +162,9 @@ def _graphs(root: Path, metadata: Metadata, places: Places) -> dict[str, Graph]:
     return graphs
 
 
-def _graph(root: Path, name: str) -> Graph:
+def _graph(root: Path, name: str, complete: bool) -> Graph:
     model = load_graph(root / name, root)
-    return Graph(name, signature_of(model, name, root), model, is_textproto(name))
+    return Graph(name, signature_of(model, name, root, weights=complete), model, is_textproto(name))
 
 
 def _artifacts(metadata: Metadata) -> Iterator[tuple[str, str]]:

@@ -6,15 +6,19 @@ from importlib.metadata import entry_points
 from genai_compiler.check.capabilities import derived
 from genai_compiler.check.fault import Rule, Rules
 from genai_compiler.plan.report import WORKFLOW, Path, Report
+from genai_compiler.problem import Missing
 from genai_compiler.read.document import (
     AdapterImplementation,
     BranchStep,
     InvokeStep,
     LoopStep,
+    Metadata,
     SequenceStep,
     Step,
+    Workflow,
 )
 from genai_compiler.read.package import Package
+from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.suggest import did_you_mean
 
 RULES: Rules = {
@@ -52,25 +56,52 @@ RETIRED = frozenset({"emit_row_identity", "bounded_state_growth"})
 
 def negotiate(package: Package, report: Report) -> None:
     """Report capabilities that are asked for and missing, and adapters nobody provides."""
-    used, invoked = derived(package.workflow), _invoked(package.workflow.steps)
-    for capability, path in _asked(package):
-        if capability not in OFFERED | RETIRED:
-            reason = f" ({used[capability][0]} needs it)" if capability in used else ""
-            what = f"the document requires '{capability}'{reason}, which this compiler does not offer (V309)"
-            report.error("capability-missing", path, what, did_you_mean(capability, OFFERED))
-    for name, component in package.workflow.components.items():
+    report.problems.extend(missing_of(package.metadata, package.places))
+    for name in sorted(_invoked(package.workflow.steps)):
+        component = package.workflow.components.get(name)
+        implementation = component.implementation if component is not None else None
+        if not isinstance(implementation, AdapterImplementation):
+            continue
+        abi = f"{implementation.abi}@{implementation.version}"
+        if abi in BOUNDARY:
+            what = f"component '{name}' is {abi}, which works before a workflow begins: no step invokes it (V341)"
+            help = "remove the step; model.speech puts the prompt together"
+            report.error("boundary-adapter", (*WORKFLOW, "components", name), what, help)
+
+
+def missing_of(metadata: Metadata, places: Places) -> tuple[Missing, ...]:
+    """Capabilities and adapters that a document needs and that nobody here offers, whatever else is wrong with it."""
+    if metadata.pipeline is None:
+        return ()
+    workflow = metadata.pipeline.workflow
+    return (*_capabilities(metadata, workflow, places), *_adapters(workflow, places))
+
+
+def _capabilities(metadata: Metadata, workflow: Workflow, places: Places) -> Iterator[Missing]:
+    used = derived(workflow)
+    asked = dict(_asked(metadata, workflow))
+    for capability, path in ({name: at for name, (_, at) in used.items()} | asked).items():
+        if capability in OFFERED | RETIRED:
+            continue
+        reason, place = used.get(capability, ("the document lists it", path))
+        needs = f" ({reason} needs it)" if capability in used else ""
+        what = f"the document requires '{capability}'{needs}, which this compiler does not offer (V309)"
+        help = did_you_mean(capability, OFFERED)
+        where, by = places.find(path), f"{reason}: {format_path(place)}"
+        yield Missing("capability-missing", where, format_path(path), what, help, id=capability, needed_by=by)
+
+
+def _adapters(workflow: Workflow, places: Places) -> Iterator[Missing]:
+    for name, component in workflow.components.items():
         if not isinstance(component.implementation, AdapterImplementation):
             continue
         abi = f"{component.implementation.abi}@{component.implementation.version}"
-        if abi in BOUNDARY:
-            if name in invoked:
-                what = f"component '{name}' is {abi}, which works before a workflow begins: no step invokes it (V341)"
-                help = "remove the step; model.speech puts the prompt together"
-                report.error("boundary-adapter", (*WORKFLOW, "components", name), what, help)
-        elif abi not in PROVIDED and not entry_points(group=ENTRY_POINTS, name=abi):
+        if abi not in PROVIDED | BOUNDARY and not entry_points(group=ENTRY_POINTS, name=abi):
             what = f"component '{name}' needs the adapter {abi}, which is not provided here (V310)"
             help = f"install a package that provides it (entry-point group '{ENTRY_POINTS}')"
-            report.error("adapter-missing", (*WORKFLOW, "components", name, "implementation"), what, help)
+            path = (*WORKFLOW, "components", name, "implementation")
+            by = f"component '{name}': {format_path(path)}"
+            yield Missing("adapter-missing", places.find(path), format_path(path), what, help, id=abi, needed_by=by)
 
 
 def _invoked(steps: tuple[Step, ...]) -> set[str]:
@@ -91,8 +122,9 @@ def _invoked(steps: tuple[Step, ...]) -> set[str]:
     return found
 
 
-def _asked(package: Package) -> Iterator[tuple[str, Path]]:
-    for at, each in enumerate(package.metadata.required_capabilities):
+def _asked(metadata: Metadata, workflow: Workflow) -> Iterator[tuple[str, Path]]:
+    """Capabilities that the document lists, and where; the manifest's entry counts where both lists have one."""
+    for at, each in enumerate(metadata.required_capabilities):
         yield each, ("required_capabilities", at)
-    for at, each in enumerate(package.workflow.manifest.capabilities):
+    for at, each in enumerate(workflow.manifest.capabilities):
         yield each, (*WORKFLOW, "manifest", "capabilities", at)

@@ -16,12 +16,16 @@ from genai_compiler.read.text_facts import TextFacts
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of one ONNX component. model: the graph without bulk weights. textproto: needs converting for ORT."""
+    """The graph of one ONNX component. model: the graph without bulk weights. textproto: needs converting for ORT.
+
+    absent: there is no such file; this stands in for it (`absent.stand_in`).
+    """
 
     artifact: str
     signature: Signature
     model: ModelProto
     textproto: bool
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Package:
     """Everything later stages read.
 
     dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None:
-    all. identity: the document's semantic identity, "" where it was lowered from something else.
+    all. identity: the document's semantic identity, "" where it was lowered from something else. title: what the plan
+    is called, "": the folder's name. complete: every named file must be there; assumptions: what is taken for granted
+    where one is not.
     """
 
     root: Path
@@ -44,6 +50,9 @@ class Package:
     notes: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
     identity: str = ""
+    title: str = ""
+    complete: bool = True
+    assumptions: tuple[str, ...] = ()
 
     @property
     def workflow(self) -> Workflow:

@@ -81,10 +81,14 @@ def load_graph(path: Path, root: Path) -> ModelProto:
     return model
 
 
-def signature_of(model: ModelProto, name: str, root: Path) -> Signature:
-    """The signature of an already loaded model whose file is `name` in the package at `root`."""
+def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True) -> Signature:
+    """The signature of an already loaded model whose file is `name` in the package at `root`.
+
+    weights: whether external data must be there; where it need not, its absence is no problem, its faults are.
+    """
     graph = model.graph
     files, problems = check_external_data(model, name, root)
+    problems = tuple(each for each in problems if weights or each.code != "missing-file")
     if problems:
         raise CompileError(problems)
     held = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
