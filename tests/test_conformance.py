@@ -75,6 +75,8 @@ def call_faults(model: genai_runtime.Model, call: Call) -> list[str]:
         return refusal_faults(call, failure)
     if call.error_kind is not None:
         return [f"expected an error of kind {call.error_kind}"]
+    if any(result.runtime_steps.values()):
+        return [f"the runtime supplied a step that the package has graphs for: {result.runtime_steps}"]
     return compare(call.expect, published(result), result.iterations)
 
 

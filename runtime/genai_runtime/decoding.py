@@ -87,7 +87,7 @@ BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, Arr
 class Decoding:
     """One request in flight. `logits` is float32 [rows, vocab]; `tokens` [rows, 1] is what the next `advance` feeds.
 
-    filled: places of the state in use by the longest row. Nothing in here holds the object itself, so that the buffers
+    filled: places of the state in use by the longest row. passes: runs of the session so far. Nothing in here holds the object itself, so that the buffers
     go with the request and don't wait for the garbage collector.
     """
 
@@ -97,6 +97,7 @@ class Decoding:
         self, decoder: Decoder, ids: Array, lengths: Array, limit: int, context: int, extras: Mapping[str, Value]
     ) -> None:
         spec = self.spec = decoder.spec
+        self.passes = 0
         self.session, self.extras = decoder.session, extras
         self.rows, self.width = ids.shape
         self.ids = np.ascontiguousarray(ids.astype(NUMPY[spec.token_dtype]))

@@ -28,6 +28,7 @@ from genai_runtime.problem import RequestError
 from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event, Request, SessionStore
 from genai_runtime.running import Run
+from genai_runtime.runtime_steps import DECODE, POLICY
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.sessions import Sessions
 from genai_runtime.stop_strings import join_stops
@@ -209,6 +210,7 @@ class Model:
             "outputs": data["outputs"],
             "state_groups": data["state_groups"],
             "policy": data["generation"]["policy"],
+            "runtime_steps": [DECODE, POLICY] if data["generation"]["policy"] == "runtime" else [],
             "context_length": data["generation"]["context_length"],
             "end_ids": data["generation"]["end_ids"],
             "providers": self._sessions.active_providers(),

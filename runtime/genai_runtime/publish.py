@@ -10,6 +10,7 @@ from genai_runtime.inputs import Dim, unify
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
+from genai_runtime.runtime_steps import executed
 from genai_runtime.values import Array, Value, to_array
 
 Mode = Literal["replace", "append", "event"]
@@ -93,6 +94,7 @@ class Publisher:
         self._token_event: type[TokenEvent] = TokenEvent
         self.iterations = 0
         self.finish_reasons: dict[int, str] = {}
+        self.runtime_steps = executed()
 
     def emit(
         self, output: str, mode: Mode, value: Value, axis: int, step: int, origin: str, length: Value | None = None
@@ -165,6 +167,7 @@ class Publisher:
     def decoded(self, policy: TokenPolicy) -> None:
         """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
         reasons = policy.reasons
+        self.runtime_steps = policy.executed
         self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
         dtype = self._token_event.dtype
         for output, rows in self._tokens.items():
@@ -190,6 +193,7 @@ class Publisher:
             {name: [list(slot.events) for slot in slots] for name, slots in self._rows.items()},
             self.iterations,
             dict(self.finish_reasons),
+            self.runtime_steps,
         )
 
     def _row_symbols(self, spec: Output) -> dict[str, int]:
@@ -211,7 +215,10 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one invocation. `result[name]` is an aggregate output; rows and events have calls of their own."""
+    """The outcome of one invocation. `result[name]` is an aggregate output; rows and events have calls of their own.
+
+    runtime_steps: contract -> how often the runtime supplied that step (standard, 4.3): all 0 where graphs decide.
+    """
 
     aggregate: dict[str, Array]
     row_slots: dict[str, list[Array | None]]
@@ -219,6 +226,7 @@ class Result:
     row_event_lists: dict[str, list[list[Array]]]
     iterations: int
     finish_reasons: dict[int, str]
+    runtime_steps: dict[str, int]
 
     def __getitem__(self, output: str) -> Array:
         """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""

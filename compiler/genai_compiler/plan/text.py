@@ -132,12 +132,13 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
         case Decode():
             fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
             limit = f", at most %{op.maximum} tokens" if op.maximum else ""
-            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {op.phase}{limit}", op.origin)
+            step = f"%{op.logits} = autoregressive-decode {op.component}({fed}) {op.phase}{limit}"
+            yield _with_origin(step, op.origin)
         case StartPolicy():
-            yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start policy", op.origin)
+            yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start token-policy", op.origin)
         case SelectToken():
             made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
-            yield _with_origin(f"{made} = select token(%{op.logits})", op.origin)
+            yield _with_origin(f"{made} = token-policy(%{op.logits})", op.origin)
         case Emit():
             yield _with_origin(_emit(op), op.origin)
         case Keep():
