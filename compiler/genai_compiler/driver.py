@@ -14,6 +14,7 @@ from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.render import render_executor
+from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
@@ -79,7 +80,8 @@ def compile_package(
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
     facts = manifest(plan, loaded, compiler_version(), path, executor)
-    write_folder(target, loaded, {"executor.py": executor, "plan.txt": plan_text(plan)}, facts, options.bundle)
+    texts, files = {"executor.py": executor, "plan.txt": plan_text(plan)}, tables(plan, loaded)[1]
+    write_folder(target, loaded, texts, facts, options.bundle, files)
     return Compiled(target, plan, executor, problems, loaded.notes)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from genai_compiler.driver import Compiled
-from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan
+from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan, SpeculativeBlock
 from genai_compiler.plan.uses import walk
 
 RUNTIME = "the runtime"
@@ -41,4 +41,4 @@ def _runs(plan: Plan) -> str:
 
 
 def _count(ops: tuple[Op, ...]) -> int:
-    return sum(isinstance(op, Invoke | Decode) for op in walk(ops))
+    return sum(isinstance(op, Invoke | Decode | SpeculativeBlock) for op in walk(ops))

@@ -5,8 +5,11 @@ A change that an existing executor would notice raises ABI_VERSION; `load` refus
 
 from genai_runtime.adapters import open_adapter
 from genai_runtime.binding import RUN_FAILURES
+from genai_runtime.blocks import SpeculativeDecoder
+from genai_runtime.budget import BudgetSpec
 from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
+from genai_runtime.drafting import DraftSpec
 from genai_runtime.held import HeldSpec, Holder
 from genai_runtime.inputs import Input, bind_inputs
 from genai_runtime.policy import TokenPolicy
@@ -21,9 +24,11 @@ ABI_VERSION = 1
 __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
+    "BudgetSpec",
     "Cell",
     "Decoder",
     "DecoderSpec",
+    "DraftSpec",
     "Event",
     "HeldSpec",
     "Holder",
@@ -35,6 +40,7 @@ __all__ = [
     "Result",
     "Sessions",
     "Slot",
+    "SpeculativeDecoder",
     "TokenPolicy",
     "agree",
     "bind_inputs",

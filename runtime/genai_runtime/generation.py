@@ -9,7 +9,7 @@ from typing import NamedTuple
 from genai_runtime.detokenize import Detokenizer
 from genai_runtime.problem import GenaiError, RequestError
 from genai_runtime.publish import Result
-from genai_runtime.request import Audience
+from genai_runtime.request import Audience, Tally
 from genai_runtime.running import Row, Run, Running, tokens_of
 from genai_runtime.stop_strings import StopStrings
 from genai_runtime.tokenizer import Tokenizer
@@ -24,12 +24,17 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts and times (seconds) of one generation. ttft: call to first token. rate: tokens a second after it."""
+    """Counts and times (seconds) of one generation. ttft: call to first token. rate: tokens a second after it.
+
+    drafted, accepted: tokens that a proposer guessed, and those of them that the target agreed with.
+    """
 
     prompt_tokens: int
     new_tokens: int
     ttft: float
     seconds: float
+    drafted: int = 0
+    accepted: int = 0
 
     @property
     def rate(self) -> float:
@@ -73,7 +78,9 @@ class Generation:
         stopped: set[int],
         context: int = 0,
         audience: Audience | None = None,
+        tally: Tally | None = None,
     ) -> None:
+        self._tally = tally if tally is not None else Tally()
         self._text, self._stopped = text, stopped
         self._rows = [Row(tuple(each)) for each in prompts]
         self._failure: Exception | None = None
@@ -248,6 +255,8 @@ class Generation:
             sum(len(row.tokens) for row in self._rows),
             (self._running.first or last) - begun,
             last - begun,
+            self._tally.drafted,
+            self._tally.accepted,
         )
 
 

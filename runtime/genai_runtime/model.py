@@ -26,11 +26,12 @@ from genai_runtime.options import (
 )
 from genai_runtime.problem import RequestError
 from genai_runtime.publish import Result
-from genai_runtime.request import Audience, Event, Request, SessionStore
+from genai_runtime.request import Audience, Event, Request, SessionStore, Shared, Tally
 from genai_runtime.running import Run
 from genai_runtime.runtime_steps import DECODE, POLICY
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.sessions import Sessions
+from genai_runtime.speculation import described, speculates
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
@@ -69,28 +70,30 @@ class Model:
         stop_on_eos: bool = True,
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
+        speculate: bool | None = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
 
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
-        that end a row, beside the package's end tokens. Nothing runs until the result is iterated or asked for.
+        that end a row, beside the package's end tokens. speculate: whether the package's proposer drafts; the tokens
+        are the same (docs/options.md). Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, closed).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-proposer, closed).
         """
         executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
-        stopped, audience = set[int](), Audience()
+        shared = Shared(set(), Audience(), Tally(), speculates(self._manifest.data, speculate))
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience)
+            runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, shared)
         else:
             runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
-        return Generation(runs, prompts, text, stopped, limits.context, audience)
+        return Generation(runs, prompts, text, shared.stopped, limits.context, shared.audience, shared.tally)
 
     def chat(
         self,
@@ -138,14 +141,15 @@ class Model:
         stop_on_eos: bool = True,
         session: str | None = None,
         overrides: Mapping[str, str] | None = None,
+        speculate: bool | None = None,
     ) -> Result:
         """One invocation with exactly the document's inputs, by name or application alias.
 
         session: keeps session-scoped state between calls under this name; without it every call is a first turn.
-        overrides: overridable component -> the declared component to run in its place.
+        overrides: overridable component -> the declared component to run in its place. speculate: as for `generate`.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
         """
-        events = self._invocation(inputs, stop_on_eos, session, overrides, Audience(listens=False))
+        events = self._invocation(inputs, stop_on_eos, session, overrides, speculate, Audience(listens=False))
         while True:
             try:
                 next(events)
@@ -160,9 +164,10 @@ class Model:
         stop_on_eos: bool = True,
         session: str | None = None,
         overrides: Mapping[str, str] | None = None,
+        speculate: bool | None = None,
     ) -> Generator[Event, None, Result]:
         """Like `run`, yielding each Event(output, row, value, step) as it is published."""
-        return self._invocation(inputs, stop_on_eos, session, overrides, Audience())
+        return self._invocation(inputs, stop_on_eos, session, overrides, speculate, Audience())
 
     def _invocation(
         self,
@@ -170,6 +175,7 @@ class Model:
         stop_on_eos: bool,
         session: str | None,
         overrides: Mapping[str, str] | None,
+        speculate: bool | None,
         audience: Audience,
     ) -> Generator[Event, None, Result]:
         executor = self._executor
@@ -189,6 +195,7 @@ class Model:
             context_length=int(self._generation["context_length"]),
             overrides=checked_overrides(self._manifest.data, overrides or {}),
             audience=audience,
+            speculate=speculates(self._manifest.data, speculate),
         )
         with nullcontext() if store is None else store.leased(str(session)):
             return (yield from executor.run(request))
@@ -211,6 +218,7 @@ class Model:
             "state_groups": data["state_groups"],
             "policy": data["generation"]["policy"],
             "runtime_steps": [DECODE, POLICY] if data["generation"]["policy"] == "runtime" else [],
+            "speculation": described(data),
             "context_length": data["generation"]["context_length"],
             "end_ids": data["generation"]["end_ids"],
             "providers": self._sessions.active_providers(),
@@ -303,12 +311,11 @@ class Model:
         limits: Limits,
         options: tuple[SamplingOptions, ...],
         stop_on_eos: bool,
-        stopped: set[int],
-        audience: Audience,
+        shared: Shared,
     ) -> list[Callable[[], Run]]:
-        """One run for all rows where the decoder can tell their lengths apart, else one a row."""
+        """One run for all rows where the decoder can tell their lengths apart and nothing drafts, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
-        together = equal or self._generation["ragged"]
+        together = (equal or self._generation["ragged"]) and not shared.speculate
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:
@@ -323,8 +330,10 @@ class Model:
                 end_ids=self._end_ids,
                 valid_ids=self._valid_ids,
                 context_length=limits.context,
-                stopped=stopped if len(groups) == 1 else set(),
-                audience=audience,
+                stopped=shared.stopped if len(groups) == 1 else set(),
+                audience=shared.audience,
+                speculate=shared.speculate,
+                tally=shared.tally,
             )
 
         return [lambda rows=rows: executor.run(request(rows)) for rows in groups]  # type: ignore[misc]

@@ -66,6 +66,11 @@ class TokenPolicy:
         return chosen
 
     @property
+    def left(self) -> int:
+        """Tokens that the only row may still get."""
+        return self._left[0]
+
+    @property
     def executed(self) -> dict[str, int]:
         """Executions of the steps that the runtime supplied, by contract."""
         return executed(decode=self._decoding.passes, policy=self.choices)

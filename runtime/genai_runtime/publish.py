@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from genai_runtime.blocks import Blocks
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
@@ -95,6 +96,7 @@ class Publisher:
         self.iterations = 0
         self.finish_reasons: dict[int, str] = {}
         self.runtime_steps = executed()
+        self.drafts = (0, 0)
 
     def emit(
         self, output: str, mode: Mode, value: Value, axis: int, step: int, origin: str, length: Value | None = None
@@ -164,6 +166,24 @@ class Publisher:
         event: Event = _made(self._token_event, (output, row, token, step))
         return event
 
+    def accepted(self, output: str, block: Blocks, ids: list[int], step: int) -> Event:
+        """Append what a block accepted of its only row: the emit of a block body, cut to its accepted length."""
+        dtype = block.dtype
+        self._token_event = TokenEvent if dtype == np.int64 else NarrowTokenEvent
+        self._tokens.setdefault(output, [[]])[0].extend(ids)
+        return Event(output, 0, np.array([ids], dtype=dtype), step)
+
+    def blocks(self, block: Blocks, policy: TokenPolicy) -> None:
+        """Note why the only row ended. Raises ExecutionError `committed-tokens` where what was published differs from
+        what was committed (standard, V348)."""
+        for output, rows in self._tokens.items():
+            if rows != [block.committed]:
+                what = f"{len(rows[0])} tokens were published and {len(block.committed)} committed, not the same ones"
+                raise ExecutionError("committed-tokens", what, origin=f"output '{output}'")
+        self.decoded(policy)
+        self.iterations, self.drafts = block.count, (block.drafted, block.accepted)
+        self.runtime_steps = executed(decode=1, block=block.count)
+
     def decoded(self, policy: TokenPolicy) -> None:
         """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
         reasons = policy.reasons
@@ -194,6 +214,7 @@ class Publisher:
             self.iterations,
             dict(self.finish_reasons),
             self.runtime_steps,
+            *self.drafts,
         )
 
     def _row_symbols(self, spec: Output) -> dict[str, int]:
@@ -218,6 +239,7 @@ class Result:
     """The outcome of one invocation. `result[name]` is an aggregate output; rows and events have calls of their own.
 
     runtime_steps: contract -> how often the runtime supplied that step (standard, 4.3): all 0 where graphs decide.
+    drafted, accepted: tokens that a proposer guessed, and those of them that stayed.
     """
 
     aggregate: dict[str, Array]
@@ -227,6 +249,8 @@ class Result:
     iterations: int
     finish_reasons: dict[int, str]
     runtime_steps: dict[str, int]
+    drafted: int = 0
+    accepted: int = 0
 
     def __getitem__(self, output: str) -> Array:
         """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""

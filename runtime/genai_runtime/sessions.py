@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
-from genai_runtime.values import Value
+from genai_runtime.values import NUMPY, Array, Value
 
 Ports = tuple[tuple[str, str], ...]
 """(port of the component that is replaced, port of the one in its place)."""
@@ -22,6 +24,16 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Weights that the runtime itself reads: where their bytes lie, and what they are."""
+
+    file: Path
+    offset: int
+    dtype: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Settings:
     """How sessions are opened. providers: (name, options) by preference, all available; options: per session."""
 
@@ -32,8 +44,8 @@ class Settings:
 class Sessions:
     """Opens each graph at most once, when it is first asked for. Closing drops every session."""
 
-    def __init__(self, graphs: dict[str, Graph], settings: Settings) -> None:
-        self._graphs, self.settings = graphs, settings
+    def __init__(self, graphs: dict[str, Graph], settings: Settings, tables: Mapping[str, Table] | None = None) -> None:
+        self._graphs, self.settings, self._tables = graphs, settings, tables or {}
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:
@@ -50,6 +62,20 @@ class Sessions:
                 what = f"ONNX Runtime can't open {graph.file.name} of component '{component}': {failure}"
                 raise LoadError("session-failed", what) from failure
         return self._open[component]
+
+    def table(self, component: str) -> Array:
+        """The table of a component, mapped: only rows that are read come into memory. Types numpy lacks: their bits.
+
+        Raises LoadError `damaged-folder`, `unreadable-file`.
+        """
+        table = self._tables.get(component)
+        if table is None:
+            raise LoadError("damaged-folder", f"the manifest names no table for component '{component}'")
+        try:
+            return np.memmap(table.file, NUMPY[table.dtype], "r", table.offset, table.dims)
+        except (OSError, ValueError) as failure:
+            what = f"the table of component '{component}' can't be read from '{table.file}': {failure}"
+            raise LoadError("unreadable-file", what) from failure
 
     def runner(
         self,

@@ -18,9 +18,10 @@ _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 def write_folder(
-    out: Path, package: Package, texts: Mapping[str, str], manifest: Mapping[str, Any], bundle: bool
-) -> None:
-    """Write the compiled folder. texts: file name -> content. An existing compiled folder is replaced."""
+    out: Path, package: Package, texts: Mapping[str, str], manifest: Mapping[str, Any], bundle: bool,
+    files: Mapping[str, bytes],
+) -> None:  # fmt: skip
+    """Write the compiled folder. texts, files: file name -> content. An existing compiled folder is replaced."""
     out.parent.mkdir(parents=True, exist_ok=True)
     work = make_work_folder(out)
     made = work / NEW
@@ -29,6 +30,9 @@ def write_folder(
             (made / name).write_text(text, encoding="utf-8", newline="\n")
         (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
         _convert_graphs(made, package)
+        for name, content in files.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_bytes(content)
         if bundle:
             _copy_package(made / "package", package)
         _replace(work, out)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.emit.tables import tables
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan
 from genai_compiler.plan.uses import walk
@@ -32,6 +33,8 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: _graph_file(package, name) for name in sorted(package.graphs)},
+        "tables": tables(plan, package)[0],
+        "speculation": _speculation(plan),
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
@@ -129,6 +132,22 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             name: {"input": each.input, **(each.constraint.model_dump(exclude_none=True) if each.constraint else {})}
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
+    }
+
+
+def _speculation(plan: Plan) -> dict[str, Any] | None:
+    """Who drafts, how far, and whether requests need to ask; `reason` says why nobody does."""
+    found = plan.speculation
+    if found is None:
+        return None
+    return {
+        "proposer": found.proposer,
+        "target": found.target,
+        "kind": "chained" if found.chained else "block",
+        "width": found.width,
+        "by_itself": found.by_itself,
+        "driven": found.drafting is not None,
+        "reason": found.reason,
     }
 
 

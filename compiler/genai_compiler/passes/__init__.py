@@ -6,5 +6,6 @@ from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
 from genai_compiler.passes.place_state import place_state
 from genai_compiler.passes.profile import Pass
+from genai_compiler.passes.speculate import speculate
 
-PASSES: tuple[Pass, ...] = (drop_dead_steps, peel_prompt, place_state, hold_state, mark_last_reads)
+PASSES: tuple[Pass, ...] = (drop_dead_steps, peel_prompt, place_state, hold_state, mark_last_reads, speculate)

@@ -6,6 +6,7 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.plan.build_speculation import build_speculation
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
@@ -59,6 +60,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         decoder=steps.decoder,
         body=body,
         types=scope.values.types,
+        speculation=build_speculation(package, steps.decoder),
         capabilities=tuple(sorted({*workflow.manifest.capabilities, *package.metadata.required_capabilities})),
     )
     return plan, tuple(report.problems)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -238,6 +239,21 @@ class SelectToken:
 
 
 @dataclass(frozen=True)
+class SpeculativeBlock:
+    """The body of a decoder's loop as a block (standard, 4.3): draft, verify in one pass, accept, roll back the rest.
+
+    decode, select: the single-token body that it stands for: where a request asks for no drafts, the block is that.
+    token is now [rows, accepted], and `select.accepted` of it are accepted.
+    """
+
+    decode: Decode
+    select: SelectToken
+    proposer: str
+    width: int
+    origin: str
+
+
+@dataclass(frozen=True)
 class Emit:
     """Publish `value` to `output`. `when` and `valid_length` are "" when absent; `axis` is resolved."""
 
@@ -349,7 +365,10 @@ class CheckHeld:
     origin: str
 
 
-Op = Invoke | Copy | Decode | StartPolicy | SelectToken | Emit | Loop | Branch | Release | Keep | Hold | CheckHeld
+Op = (
+    Invoke | Copy | Decode | StartPolicy | SelectToken | SpeculativeBlock | Emit | Loop | Branch | Release | Keep | Hold
+    | CheckHeld
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -368,6 +387,7 @@ class Plan:
     types: Mapping[str, Type]
     capabilities: tuple[str, ...]
     decisions: tuple[str, ...] = field(default=())
+    speculation: Speculation | None = None
 
     def component(self, name: str) -> Component:
         """The component of that name; KeyError when there is none."""

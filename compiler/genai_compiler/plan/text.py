@@ -22,9 +22,12 @@ from genai_compiler.plan.ir import (
     Plan,
     Release,
     SelectToken,
+    SpeculativeBlock,
     StartPolicy,
 )
+from genai_compiler.plan.speculation_text import speculation_lines
 from genai_compiler.plan.state import GROWTH, ROWS, StateGroup
+from genai_compiler.plan.uses import defines
 
 _MARGIN = 100
 _CONTROLS = re.compile(
@@ -67,6 +70,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _group(state_group)
     if plan.decoder is not None:
         yield from _decoder(plan)
+    if plan.speculation is not None:
+        yield from speculation_lines(plan.speculation)
     yield ""
     yield "run {"
     yield from (f"  {line}" for op in plan.body for line in _op(op, plan))
@@ -139,6 +144,10 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
         case SelectToken():
             made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
             yield _with_origin(f"{made} = token-policy(%{op.logits})", op.origin)
+        case SpeculativeBlock():
+            made = ", ".join(f"%{each}" for each in defines(op))
+            step = f"speculative-block {op.decode.component}(%{op.select.logits}) by {op.proposer}"
+            yield _with_origin(f"{made} = {step}, at most {op.width} drafts", op.origin)
         case Emit():
             yield _with_origin(_emit(op), op.origin)
         case Keep():
