@@ -51,6 +51,7 @@ RUNTIME: dict[str, Row] = {
     "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.publish", _RUN),
     "V337": Row(("capacity",), "genai_runtime.cells", _RUN),
     "V338": Row(("bad-override",), "genai_runtime.sessions", _RUN),
+    "V348": Row(("committed-tokens",), "genai_runtime.publish", "tests/runtime/test_speculation.py"),
     "V340": Row(("binding-without-source",), "genai_compiler.plan.build_steps", "", f"before a run; {_UNTESTED}"),
 }
 """Rules of a run that are reported, by the codes that a run's failures carry."""

@@ -38,10 +38,10 @@ class BlockDecoding(Decoding):
         self._buffers = shared_state(slots, 1, self.room.first) if self.spec.shared else []
         self._pasts = [] if self.spec.shared else empty_state(slots, 1)
         self._before = self._pasts
-        self.logits[0] = self.run(self.ids[0, : int(self.lengths[0])].tolist())[-1]
+        self.logits[0] = self.run(self.ids[0, : int(self.lengths[0])].tolist(), last=True)[0]
 
-    def run(self, ids: Sequence[int]) -> Array:
-        """Feed tokens behind those in the state. Returns float32 [tokens, vocab]: what follows each."""
+    def run(self, ids: Sequence[int], last: bool = False) -> Array:
+        """Feed tokens behind those in the state. Returns float32 [tokens, vocab]: what follows each (or the last)."""
         end, self._fed = self.filled + len(ids), list(ids)
         feeds = self._feeds(ids, end)
         self.passes += 1
@@ -50,9 +50,10 @@ class BlockDecoding(Decoding):
         except binding.RUN_FAILURES as failure:
             raise self.failed(failure) from failure
         self.filled = end
-        # [1:] of what a run gave beside logits: copied, since the session may own the memory
+        # copies: what a run gave is memory of its values, which end here
         self._kept = {port: np.array(to_array(value)[0]) for port, value in zip(self._keep, made[1:], strict=True)}
-        return to_float32(to_array(made[0])[0])
+        logits = to_array(made[0])[0]
+        return np.array(to_float32(logits[-1:] if last else logits))
 
     def take_back(self, count: int) -> None:
         """Undo the last so many tokens of the last run, which had more."""

@@ -88,7 +88,8 @@ class Proposer:
 
     def _block(self, tokens: Sequence[int], width: int, target: BlockDecoding) -> list[int]:
         hidden = target.seeds(self.spec.seed)[1][-1:] if self.spec.seed else None
-        found = to_array(self._step(list(tokens), hidden, 0, target)[0])
+        made = self._step(list(tokens), hidden, 0, target)
+        found = to_array(made[0])
         ids = self._argmax(found[0]) if self.spec.logits else found[0]
         drafts: list[int] = ids[:width].tolist()
         return drafts

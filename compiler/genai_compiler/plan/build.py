@@ -6,7 +6,7 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from genai_compiler.plan.build_speculation import build_speculation
+from genai_compiler.plan.build_speculation import build_speculation, draft_seeds
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
@@ -52,7 +52,9 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     plan = Plan(
         name=package.root.name,
         dialect=package.dialect,
-        inputs=tuple(each for each in inputs if each.name not in _unread(steps.superseded, body)),
+        inputs=tuple(
+            each for each in inputs if each.name not in _unread(steps.superseded | draft_seeds(package), body)
+        ),
         outputs=outputs,
         components=components,
         cells=cells,

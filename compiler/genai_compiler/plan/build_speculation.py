@@ -45,6 +45,14 @@ def build_speculation(package: Package, decoder: DecodeFacts | None) -> Speculat
     return Speculation(block.proposer, block.target, chained, width, alone, drafting, reason)
 
 
+def draft_seeds(package: Package) -> set[str]:
+    """Names of inputs that only a proposer's own state starts from, which the runtime forms itself."""
+    block = package.metadata.speculative
+    chain = block.proposal_execution if block is not None else None
+    cells = [each.state for each in chain.recurrent] if isinstance(chain, ChainedProposal) else []
+    return {package.workflow.state[each].initializer for each in cells if each in package.workflow.state}
+
+
 def _by_itself(package: Package, block: Speculative) -> bool:
     """Whether the document promises that drafts change nothing: the block and every component of it (7.4)."""
     contracts = [each.contract for each in package.workflow.components.values()]

@@ -20,6 +20,7 @@ from genai_compiler.plan.ir import (
     Type,
 )
 from genai_compiler.plan.report import WORKFLOW, Path, Report
+from genai_compiler.plan.runtime_steps import refuse_runtime_step
 from genai_compiler.plan.scope import Scope, did_you_mean
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 from genai_compiler.plan.types import mismatch, type_of
@@ -94,6 +95,8 @@ class StepBuilder:
         inputs = self._bound_inputs(step, component, path, scope)
         outputs = self._bound_outputs(step, component, path, scope)
         declared = self.package.workflow.components[step.component]
+        if refuse_runtime_step(component.name, declared, path, self.report):
+            return ()
         if isinstance(declared.implementation, BindingImplementation):
             return (self._copy(step, component, path, scope),)
         before = (
