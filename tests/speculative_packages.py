@@ -12,13 +12,40 @@ from genai_compiler import compile_package
 
 from tests.conftest import FIXTURES
 from tests.reference.document import read_document
+from tests.reference.plain_loop import greedy
 from tools.fixtures.document import Document, onnx, tensor, write_document
 from tools.fixtures.graph import Sketch, weights
-from tools.fixtures.network import HEAD, KV_HEADS, VOCABULARY, concat_decoder
+from tools.fixtures.network import CONTEXT, HEAD, KV_HEADS, VOCABULARY, concat_decoder
 from tools.fixtures.runtime_decoder import CELLS, PORTS, STATE, TOKENS
 from tools.fixtures.speculative import DRAFT_CELLS, with_proposer
 
 Edit = Callable[[Path, Document], None]
+BLOCK, CHAIN = "tiny-block-drafts", "tiny-chained-drafts"
+CASES = (BLOCK, CHAIN)
+PROMPTS = [[1, 10, 20, 30], [5], [3, 40, 41, 42, 43, 44, 5, 4], [1, 2, 3] * 5, [7] * 60]
+
+
+def plain(folder: Path, prompt: list[int], count: int = CONTEXT, stop: tuple[int, ...] = ()) -> list[int]:
+    """Greedy tokens of the target alone."""
+    return greedy(folder / "model.onnx", prompt, min(count, CONTEXT - len(prompt)), stop)
+
+
+def drafted(model: genai_runtime.Model, prompt: list[int], **options: Any) -> genai_runtime.Generation:
+    return model.generate(prompt, **{"temperature": 0, "stop_on_eos": False, "speculate": True, **options})
+
+
+def finished(model: genai_runtime.Model, prompt: list[int]) -> genai_runtime.Result:
+    """The result of a generation with drafts, run to its end."""
+    generation = drafted(model, prompt)
+    assert generation.tokens
+    assert generation.result is not None
+    return generation.result
+
+
+def onnx_session(path: Path) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
 def variant(folder: Path, case: str, *edits: Edit) -> genai_runtime.Model:

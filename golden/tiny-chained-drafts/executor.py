@@ -40,15 +40,6 @@ INPUTS = (
         default=(2, 5),
     ),
     Input("package.sequence_capacity", "int64", (1,), source="literal", required=False, default=64),
-    Input(
-        "package.draft_seed",
-        "float32",
-        ("batch", 2, "kv_sequence", 16),
-        row_axis=0,
-        source="literal",
-        required=False,
-        default=0.0,
-    ),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
 DECODER = DecoderSpec(

@@ -59,14 +59,14 @@ class BlockDecoding(Decoding):
         """Undo the last so many tokens of the last run, which had more."""
         if not count:
             return
-        if self.spec.shared:
-            self.filled -= count
-        elif self._history():
-            self.filled -= count
-            self._pasts = [self._cut(value, slot.dims.index(GROWTH)) for value, slot in self._pairs()]
-        else:
+        if not self.spec.shared and not self._history():
             self._pasts, self.filled = self._before, self.filled - len(self._fed)
             self.run(self._fed[:-count])
+            return
+        self.filled -= count
+        self._kept = {port: kept[:-count] for port, kept in self._kept.items()}
+        if not self.spec.shared:
+            self._pasts = [self._cut(value, slot.dims.index(GROWTH)) for value, slot in self._pairs()]
 
     def seeds(self, port: str) -> tuple[int, Array]:
         """(place of the first, [tokens, width]): a kept output of the last run, as far as it was not taken back."""

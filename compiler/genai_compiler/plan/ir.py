@@ -9,6 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from genai_compiler.plan.decoder_ops import Decode as Decode
+from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
+from genai_compiler.plan.decoder_ops import SpeculativeBlock as SpeculativeBlock
+from genai_compiler.plan.decoder_ops import StartPolicy as StartPolicy
 from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
@@ -196,60 +200,6 @@ class Copy:
 
     component: str
     pairs: tuple[tuple[str, str], ...]
-    origin: str
-
-
-@dataclass(frozen=True)
-class Decode:
-    """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
-
-    extras: (port, value) pairs of the document's own, bound once and the same for a whole request. maximum: the value
-    that bounds the prompt's length, "" for none.
-    """
-
-    component: str
-    phase: Literal["prompt", "step"]
-    tokens: str
-    logits: str
-    origin: str
-    extras: tuple[tuple[str, str], ...] = ()
-    maximum: str = ""
-
-
-@dataclass(frozen=True)
-class StartPolicy:
-    """The runtime's token policy before its first choice: which rows are live, done, and what they accepted."""
-
-    active: str
-    done: str
-    accepted: str
-    origin: str
-
-
-@dataclass(frozen=True)
-class SelectToken:
-    """The runtime's token policy: logits in; token [rows, 1], liveness and per-row accepted length out."""
-
-    logits: str
-    token: str
-    active: str
-    done: str
-    accepted: str
-    origin: str
-
-
-@dataclass(frozen=True)
-class SpeculativeBlock:
-    """The body of a decoder's loop as a block (standard, 4.3): draft, verify in one pass, accept, roll back the rest.
-
-    decode, select: the single-token body that it stands for: where a request asks for no drafts, the block is that.
-    token is now [rows, accepted], and `select.accepted` of it are accepted.
-    """
-
-    decode: Decode
-    select: SelectToken
-    proposer: str
-    width: int
     origin: str
 
 
