@@ -122,12 +122,12 @@ class Executor:
         del package_sequence_capacity, request_input_ids
         # pipeline.workflow.steps[0]: loop, a block a step
         block = self.decoder.block(decoding, policy, request, limit)
-        if block is not None:
+        if block:
             # pipeline.workflow.steps[0].steps[0] and pipeline.workflow.steps[0].steps[1]: draft, verify in
             #   one pass, accept
-            for step_2, accepted in enumerate(block):
+            for accepted in block:
                 # pipeline.workflow.steps[0].steps[2]: emit what is accepted
-                yield out.accepted("tokens", block, accepted, step_2)
+                yield out.accepted("tokens", block, accepted)
             out.blocks(block, policy)
         else:
             # pipeline.workflow.steps[0]: loop, one token a row and step

@@ -166,12 +166,12 @@ class Publisher:
         event: Event = _made(self._token_event, (output, row, token, step))
         return event
 
-    def accepted(self, output: str, block: Blocks, ids: list[int], step: int) -> Event:
+    def accepted(self, output: str, block: Blocks, ids: list[int]) -> Event:
         """Append what a block accepted of its only row: the emit of a block body, cut to its accepted length."""
         dtype = block.dtype
         self._token_event = TokenEvent if dtype == np.int64 else NarrowTokenEvent
         self._tokens.setdefault(output, [[]])[0].extend(ids)
-        return Event(output, 0, np.array([ids], dtype=dtype), step)
+        return Event(output, 0, np.array([ids], dtype=dtype), block.count - 1)
 
     def blocks(self, block: Blocks, policy: TokenPolicy) -> None:
         """Note why the only row ended. Raises ExecutionError `committed-tokens` where what was published differs from

@@ -216,8 +216,8 @@ def test_tokens_published_must_be_those_committed(model: Models, monkeypatch: py
     """V348: a publisher that loses a token is found out."""
     accepted = Publisher.accepted
 
-    def losing(self: Publisher, output: str, block: Any, ids: list[int], step: int) -> Any:
-        return accepted(self, output, block, ids[:-1] if step == 3 else ids, step)
+    def losing(self: Publisher, output: str, block: Any, ids: list[int]) -> Any:
+        return accepted(self, output, block, ids[:-1] if block.count == 3 else ids)
 
     monkeypatch.setattr(Publisher, "accepted", losing)
     with pytest.raises(ExecutionError, match="committed-tokens"):

@@ -323,14 +323,12 @@ class OpViews:
         block = next(each for each in op.body if isinstance(each, SpeculativeBlock))
         emits = tuple(replace(each, valid_length="") for each in op.body if isinstance(each, Emit))
         plain = self._decoder_loop(replace(op, body=(block.select, *emits), advance=(block.decode,)))
-        step = self.names.fresh("step")
-        lines = tuple(f"yield out.accepted({literal(each.output)}, block, accepted, {step})" for each in emits)
+        lines = tuple(f"yield out.accepted({literal(each.output)}, block, accepted)" for each in emits)
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "block": comment(f"{block.origin} and {block.select.origin}"),
             "limit": self._limits[op.origin],
             "emit": comment(", ".join(each.origin for each in emits)),
-            "step": step,
             "emits": lines,
         }
         return OpView("_block_loop.py.j2", fields, {"plain": (plain,)})
