@@ -23,7 +23,7 @@ SMALL_FILE = 4 << 20
 def manifest(
     plan: Plan, package: Package, version: str, package_path: str, executor: str, tables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The manifest as plain data. package_path: from the compiled folder to the package, with `/`. tables: its weights."""
+    """The manifest as plain data. package_path: from the compiled folder to the package. tables: what tables.py found."""
     return {
         "format": FORMAT,
         "abi": ABI_VERSION,
