@@ -124,6 +124,9 @@ def delivery_faults(call: Call, result: Result) -> list[str]:
     if made.shape != pcm.shape or np.abs(made - pcm).max(initial=0) > wanted["pcm_atol"]:
         faults.append(f"pcm_s16_interleaved: {made.tolist()[:16]}...")
     return faults
+    if any(result.runtime_steps.values()):
+        return [f"the runtime supplied a step that the package has graphs for: {result.runtime_steps}"]
+    return compare(call.expect, published(result), result.iterations)
 
 
 def refusal_faults(call: Call, failure: genai_runtime.GenaiError) -> list[str]:

@@ -22,7 +22,10 @@ from tools.fixtures.document import emit, write_document
 
 Models = Callable[[str], genai_runtime.Model]
 Routes = Callable[[str], TwoRoutes]
-DECODERS = {"tiny-runtime-policy": (2, 5), "tiny-gqa-v1": (2, 5), "tiny-concat-v1": (2,)}
+DECODERS = {"tiny-runtime-policy": (2, 5), "tiny-gqa-v1": (2, 5), "tiny-concat-v1": (2,)} | {
+    "tiny-block-drafts": (2, 5),
+    "tiny-chained-drafts": (2, 5),
+}
 """Packages whose token policy the runtime supplies, and their end tokens."""
 PROMPTS = [[1, 10, 20, 30], [5], [3, 40, 41, 42, 43, 44, 5, 4]]
 
@@ -152,8 +155,9 @@ def test_greedy_tokens_equal_the_plain_loop(
     result, events = collect(model(case), inputs, stop_on_eos=stop_on_eos)
     got = [row for row in result.rows("tokens") if row is not None] if "tokens" in result else []
     assert [row[0].tolist() for row in got] == ([wanted] if wanted else [])
-    assert [each.value.item() for each in events] == wanted
-    assert [each.step for each in events] == list(range(len(wanted)))
+    assert [token for each in events for token in each.value[0].tolist()] == wanted
+    assert len(events) == len(wanted) - result.accepted, "one a token; an accepted draft comes with its block"
+    assert [each.step for each in events] == list(range(len(events)))
     text = model(case).generate(prompt, max_new_tokens=count, stop_on_eos=stop_on_eos, temperature=0) if count else None
     assert text is None or text.tokens == wanted
 

@@ -14,6 +14,7 @@ from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
+from tools.fixtures.speculative import tiny_block_drafts, tiny_chained_drafts
 from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
@@ -24,6 +25,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "nested-loops": nested_loops,
     "ragged-emit": ragged_emit,
     "session-counter": session_counter,
+    "tiny-block-drafts": tiny_block_drafts,
+    "tiny-chained-drafts": tiny_chained_drafts,
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
     "tiny-gqa-v1": tiny_gqa_v1,

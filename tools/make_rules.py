@@ -54,6 +54,7 @@ RUNTIME: dict[str, Row] = {
     "V344": Row(("bad-checkpoint",), "genai_runtime.kept", "tests/runtime/test_checkpoint.py"),
     "V346": Row(("no-session-state",), "genai_runtime.kept", "tests/runtime/test_conversation.py"),
     "V347": Row(("conversation-too-long",), "genai_runtime.conversation", "tests/runtime/test_conversation.py"),
+    "V348": Row(("committed-tokens",), "genai_runtime.publish", "tests/runtime/test_speculation.py"),
     "V340": Row(("binding-without-source",), "genai_compiler.plan.build_steps", "", f"before a run; {_UNTESTED}"),
     "V343": Row(
         ("adapter-selection", "adapter-cache", "adapter-binding", "adapter-fallback"),

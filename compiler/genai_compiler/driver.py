@@ -17,10 +17,11 @@ from genai_compiler.check.lora_uses import check_lora_uses
 from genai_compiler.check.revision import check_revision
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
-from genai_compiler.emit.graph_files import graph_files
+from genai_compiler.emit.graph_files import graph_files, made_graphs
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.plan_only import prepare_plan_folder, write_plan
 from genai_compiler.emit.render import render_executor
+from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
@@ -99,10 +100,10 @@ def compile_package(
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
-    graphs = graph_files(plan, loaded)
-    facts = manifest(plan, loaded, compiler_version(), path, executor, graphs)
+    graphs, (mapped, files) = graph_files(plan, loaded), tables(plan, loaded)
+    facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
-    write_folder(target, loaded, texts, facts, graphs, options.bundle)
+    write_folder(target, loaded, texts, facts, {**made_graphs(graphs), **files}, options.bundle)
     return Compiled(target, plan, executor, problems, notes)
 
 

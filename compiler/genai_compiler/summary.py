@@ -5,7 +5,8 @@ from pathlib import Path
 
 from genai_compiler.driver import Compiled
 from genai_compiler.plan.edits import Linked
-from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan
+from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
+from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.uses import walk
 
 RUNTIME = "the runtime"
@@ -24,6 +25,8 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
         yield f"  runs        {_runs(plan)}"
+        if plan.speculation is not None:
+            yield f"  drafts      {_drafts(plan.speculation)}"
     for note in compiled.notes:
         yield f"  note        {note}"
     if compiled.out is not None:
@@ -34,6 +37,13 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
 
 def _made(component: Component) -> str:
     return "linked" if isinstance(component.edit, Linked) else RUNTIME
+
+
+def _drafts(found: Speculation) -> str:
+    """Who drafts tokens, and when; or why nobody does."""
+    if found.drafting is None:
+        return f"none by {found.proposer}: {found.reason}"
+    return f"{found.proposer}, up to {found.width} a block, {'by itself' if found.by_itself else 'on request'}"
 
 
 def _runs(plan: Plan) -> str:
@@ -47,4 +57,4 @@ def _runs(plan: Plan) -> str:
 
 def _count(ops: tuple[Op, ...]) -> int:
     replaceable = sum(len(op.members) for op in walk(ops) if isinstance(op, Fused))
-    return sum(isinstance(op, Invoke | Decode) for op in walk(ops)) - replaceable
+    return sum(isinstance(op, Invoke | Decode | SpeculativeBlock) for op in walk(ops)) - replaceable

@@ -7,8 +7,11 @@ from genai_runtime.adapters import open_adapter
 from genai_runtime.adapters.audio.program import AudioProgram
 from genai_runtime.adapters.image.program import ImageOutput, ImagePatches, ImageProgram, ImageResize, ImageTiles
 from genai_runtime.binding import RUN_FAILURES
+from genai_runtime.blocks import SpeculativeDecoder
+from genai_runtime.budget import BudgetSpec
 from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
+from genai_runtime.drafting import DraftSpec
 from genai_runtime.held import HeldSpec, Holder
 from genai_runtime.inputs import Input, bind_inputs
 from genai_runtime.policy import TokenPolicy
@@ -24,9 +27,11 @@ __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
     "AudioProgram",
+    "BudgetSpec",
     "Cell",
     "Decoder",
     "DecoderSpec",
+    "DraftSpec",
     "Event",
     "HeldSpec",
     "Holder",
@@ -43,6 +48,7 @@ __all__ = [
     "Result",
     "Sessions",
     "Slot",
+    "SpeculativeDecoder",
     "TokenPolicy",
     "agree",
     "bind_inputs",

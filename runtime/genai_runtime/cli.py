@@ -104,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ignore-eos", action="store_true", help="do not stop at end tokens")
     parser.add_argument("--keep-special", action="store_true", help="show special tokens in the text")
     parser.add_argument(
+        "--speculate", action=argparse.BooleanOptionalAction, help="whether the package's proposer drafts tokens"
+    )
+    parser.add_argument(
         "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
     )
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
@@ -190,6 +193,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "adapters": _adapters(arguments.adapter),
         "stop_on_eos": not arguments.ignore_eos,
         "skip_special_tokens": not arguments.keep_special,
+        "speculate": arguments.speculate,
     }
 
 
@@ -251,7 +255,9 @@ def _as_data(generation: "Generation", with_text: bool) -> dict[str, Any]:
 
 def _stat_lines(generation: "Generation") -> list[str]:
     stats = generation.stats
+    drafts = [f"{stats.drafted} tokens drafted, {stats.accepted} accepted"] if stats.drafted else []
     return [
+        *drafts,
         f"prompt {stats.prompt_tokens} tokens, new {stats.new_tokens} tokens, finish reason {generation.finish_reason}",
         f"first token after {stats.ttft * 1e3:.0f} ms, then {stats.rate:.1f} tokens/s; peak memory {_peak_memory()}",
     ]

@@ -69,9 +69,6 @@ class Decoder:
 
         Raises RequestError `empty-prompt`, `ragged-rows`.
         """
-        from genai_runtime.growing import GrowingDecoding
-        from genai_runtime.in_place import InPlaceDecoding
-
         ids, lengths = to_array(tokens), request.prompt_lengths
         if not ids.size:
             raise RequestError("empty-prompt", "the prompt has no tokens", help="give at least one token a row")
@@ -79,8 +76,14 @@ class Decoder:
         if not self.spec.ragged and (valid != ids.shape[1]).any():
             what = "this decoder has no way to tell rows of different length apart"
             raise RequestError("ragged-rows", what, help="run the rows one by one")
-        kind = InPlaceDecoding if self.spec.shared else GrowingDecoding
-        return kind(self, ids, valid, limit, request.context_length, extras or {})
+        return self.kind(request, ids.shape[0])(self, ids, valid, limit, request.context_length, extras or {})
+
+    def kind(self, request: Request, rows: int) -> "Kind":
+        """What makes the decoding of a request with so many rows."""
+        from genai_runtime.growing import GrowingDecoding
+        from genai_runtime.in_place import InPlaceDecoding
+
+        return InPlaceDecoding if self.spec.shared else GrowingDecoding
 
 
 BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, Array, int]
@@ -90,8 +93,10 @@ BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, Arr
 class Decoding:
     """One request in flight. `logits` is float32 [rows, vocab]; `tokens` [rows, 1] is what the next `advance` feeds.
 
-    filled: places of the state in use by the longest row. Nothing in here holds the object itself, so that the buffers
-    go with the request and don't wait for the garbage collector.
+    filled: places of the state in use by the longest row. passes: runs of the session so far.
+
+    Nothing in here holds the object itself, so that the buffers go with the request and don't wait for the garbage
+    collector.
     """
 
     filled: int
@@ -100,6 +105,7 @@ class Decoding:
         self, decoder: Decoder, ids: Array, lengths: Array, limit: int, context: int, extras: Mapping[str, Value]
     ) -> None:
         spec = self.spec = decoder.spec
+        self.passes = 0
         self.session, self.extras = decoder.session, extras
         self.rows, self.width = ids.shape
         self.ids = np.ascontiguousarray(ids.astype(NUMPY[spec.token_dtype]))
@@ -174,3 +180,7 @@ class Decoding:
     def failed(self, failure: Exception) -> ExecutionError:
         """ONNX Runtime's failure, naming the step."""
         return ExecutionError("step-failed", str(failure), origin=self.spec.origin)
+
+
+Kind = Callable[[Decoder, Array, Array, int, int, Mapping[str, Value]], Decoding]
+"""Makes a decoding: decoder, ids, lengths, limit, context, extras."""

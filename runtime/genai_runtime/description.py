@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from genai_runtime.runtime_steps import DECODE, POLICY
 from genai_runtime.sessions import Sessions
+from genai_runtime.speculation import described as drafting
 
 
 def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
@@ -24,6 +26,8 @@ def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
         "session_cells": data["session_cells"],
         "adapters": [each["alias"] for each in data["adapters"].get("artifacts", ())],
         "policy": data["generation"]["policy"],
+        "runtime_steps": [DECODE, POLICY] if data["generation"]["policy"] == "runtime" else [],
+        "speculation": drafting(data),
         "context_length": data["generation"]["context_length"],
         "end_ids": data["generation"]["end_ids"],
         "providers": sessions.active_providers(),

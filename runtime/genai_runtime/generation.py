@@ -9,7 +9,7 @@ from typing import NamedTuple
 from genai_runtime.detokenize import Detokenizer
 from genai_runtime.problem import GenaiError, RequestError
 from genai_runtime.publish import Result
-from genai_runtime.request import Audience
+from genai_runtime.request import Shared
 from genai_runtime.running import Row, Run, Running, tokens_of
 from genai_runtime.stop_strings import StopStrings
 from genai_runtime.tokenizer import Tokenizer
@@ -24,12 +24,17 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts and times (seconds) of one generation. ttft: call to first token. rate: tokens a second after it."""
+    """Counts and times (seconds) of one generation. ttft: call to first token. rate: tokens a second after it.
+
+    drafted, accepted: tokens that a proposer guessed, and those of them that the target agreed with.
+    """
 
     prompt_tokens: int
     new_tokens: int
     ttft: float
     seconds: float
+    drafted: int = 0
+    accepted: int = 0
 
     @property
     def rate(self) -> float:
@@ -70,18 +75,18 @@ class Generation:
         runs: Sequence[Callable[[], Run]],
         prompts: Sequence[Sequence[int]],
         text: TextSettings,
-        stopped: set[int],
+        shared: Shared,
         context: int = 0,
-        audience: Audience | None = None,
         whole: bool = False,
     ) -> None:
         """whole: a stop string lets the run come to its own end behind it, because a session keeps what the run has."""
-        self._text, self._stopped, self._whole = text, stopped, whole
+        self._text, self._stopped, self._whole = text, shared.stopped, whole
+        self._tally = shared.tally
         self._rows = [Row(tuple(each)) for each in prompts]
         self._failure: Exception | None = None
         self._busy = Lock()
         self._begun = time.perf_counter()
-        self._audience = audience if audience is not None else Audience()
+        self._audience = shared.audience
         self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, self._audience)
         self._events = tokens_of(self._running)
 
@@ -264,6 +269,8 @@ class Generation:
             sum(len(row.tokens) for row in self._rows),
             (self._running.first or last) - begun,
             last - begun,
+            self._tally.drafted,
+            self._tally.accepted,
         )
 
 

@@ -58,6 +58,7 @@ class GrowingDecoding(Decoding):
         self._feeds[mask.port] = view(self._part)
 
     def _take(self) -> None:
+        self.passes += 1
         try:
             made = self._run(self._feeds, self._outputs, None)
         except binding.RUN_FAILURES as failure:

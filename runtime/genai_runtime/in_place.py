@@ -23,6 +23,7 @@ class InPlaceDecoding(Decoding):
         self._bind_state(bound)
         bound.bind_output(self.spec.logits, binding.CPU)
         self._run = binding.run_bound(self.session)
+        self.passes += 1
         try:
             self._run(bound, None)
         except binding.RUN_FAILURES as failure:
@@ -70,6 +71,7 @@ class InPlaceDecoding(Decoding):
         if self.filled >= self._full:
             self._larger()
         spec, lengths, most = self.spec, self.lengths, self.room.most
+        self.passes += 1
         self.filled = min(self.filled + 1, most)
         if spec.mask is not None:
             self._mask[self._each, lengths] = 1

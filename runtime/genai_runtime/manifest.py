@@ -39,6 +39,8 @@ _SHAPE: dict[str, Any] = {
     "package": {"path": str},
     "files": [_FILE],
     "graphs": dict,
+    "tables": dict,
+    "speculation": dict | None,
     "text": dict,
     "generation": {
         "policy": str,
@@ -74,6 +76,8 @@ _SHAPE: dict[str, Any] = {
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
 _GRAPH = {"in": str, "file": str, "weights": str}
 _PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
+_TABLE = {"in": str, "file": str, "offset": int, "dtype": str, "dims": [int], "sha256": str}
+_SPECULATION = {"width": int, "by_itself": bool, "driven": bool, "reason": str}
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,7 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
     media = [each["media"] for each in data["outputs"] if each["media"]] if not faults else []
     faults += _shape_faults(media, [_MEDIA], "outputs.media")
     faults += _shape_faults(list(placed), [_PLACED], "placement")
+    faults += _drafting_faults(data)
     faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
     faults = faults or list(_value_faults(data)) or list(_adapter_faults(data["adapters"]))
     if faults:
@@ -143,9 +148,21 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
     for each in data["graphs"].values():
         if each["in"] == "compiled":
             _check_made(manifest.folder / each["file"], each)
+    for each in data["tables"].values():
+        if each["in"] == "compiled":
+            _check_made(manifest.folder / each["file"], each)
     faults = [fault for each in data["files"] if (fault := _difference(manifest.package, each, verify))]
     if faults:
         raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
+
+
+def _drafting_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    """Faults of the entries that a proposer's drafts need."""
+    tables, speculation = data.get("tables"), data.get("speculation")
+    if isinstance(tables, dict):
+        yield from (fault for each in tables.values() for fault in _shape_faults(each, _TABLE, "tables"))
+    if isinstance(speculation, dict):
+        yield from _shape_faults(speculation, _SPECULATION, "speculation")
 
 
 def _check_made(file: Path, entry: Mapping[str, Any]) -> None:
@@ -191,6 +208,11 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     named += [(f"graphs.{key}.{field}", each[field]) for key, each in data["graphs"].items() for field in _GRAPH]
     named += [(f"files[{at}].path", each["path"]) for at, each in enumerate(data["files"])]
     yield from (f"{place} is no file name" for place, name in named if isinstance(name, str) and not _is_name(name))
+    for key, each in data["tables"].items():
+        if each["in"] not in ("package", "compiled") or not _is_name(each["file"]) or each["dtype"] not in NUMPY:
+            yield f"tables.{key} is no table"
+        elif each["offset"] < 0 or len(each["dims"]) != 2 or min(each["dims"]) < 0:
+            yield f"tables.{key} has no place"
     for at, each in enumerate(data["inputs"]):
         if each["dtype"] not in NUMPY:
             yield f"inputs[{at}].dtype is no type"

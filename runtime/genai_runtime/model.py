@@ -25,9 +25,10 @@ from genai_runtime.options import (
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import Profile, profiles_of
 from genai_runtime.publish import Result
-from genai_runtime.request import Audience, Event, Request
+from genai_runtime.request import Audience, Event, Request, Shared, Tally
 from genai_runtime.running import Executor, Run
 from genai_runtime.sessions import Sessions
+from genai_runtime.speculation import speculates
 from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
@@ -67,6 +68,7 @@ class Model(Speaking):
         images: Sequence[bytes | Path] = (),
         adapters: Any = None,
         session: str | None = None,
+        speculate: bool | None = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
@@ -76,10 +78,11 @@ class Model(Speaking):
         that end a row, beside the package's end tokens. images: picture files, for a package with one input for them;
         every row sees them. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in slot order; for
         a batch also a list with one of these a row. session: continue the conversation of that name; it takes the
-        turn when the generation has run to its end. Nothing runs until the result is iterated or asked for.
+        turn when the generation has run to its end. speculate: whether the package's proposer drafts; the tokens are
+        the same (docs/options.md). Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
         option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, no-session-state,
-        closed; bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
+        no-proposer, closed; bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
         turn = self._turn(session)
@@ -89,15 +92,15 @@ class Model(Speaking):
         asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
         further = Further(image_tensor(self._manifest.data, images), asked)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
-        stopped, audience = set[int](), Audience()
+        shared = Shared(set(), Audience(), Tally(), speculates(self._manifest.data, speculate))
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
-            requests = self._requests.runtime(prompts, limits, options, stop_on_eos, stopped, audience, further)
+            requests = self._requests.runtime(prompts, limits, options, stop_on_eos, shared, further)
         else:
             turn.refuse_stops(text.stops)
-            requests = self._requests.workflow(prompts, limits, sampling, stop_on_eos, audience, further)
+            requests = self._requests.workflow(prompts, limits, sampling, stop_on_eos, shared.audience, further)
         runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
-        return Generation(runs, prompts, text, stopped, limits.context, audience, whole=turn.store is not None)
+        return Generation(runs, prompts, text, shared, limits.context, whole=turn.store is not None)
 
     def chat(
         self,
@@ -145,15 +148,16 @@ class Model(Speaking):
         stop_on_eos: bool = True,
         session: str | None = None,
         overrides: Mapping[str, str] | None = None,
+        speculate: bool | None = None,
     ) -> Result:
         """One invocation with exactly the document's inputs, by name or application alias.
 
         inputs: arrays; for an input that takes a file's bytes also the bytes, a Path, or a list of them.
         session: keeps session-scoped state between calls under this name; without it every call is a first turn.
-        overrides: overridable component -> the declared component to run in its place.
+        overrides: overridable component -> the declared component to run in its place. speculate: as for `generate`.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
         """
-        events = self._invocation(inputs, stop_on_eos, session, overrides, Audience(listens=False))
+        events = self._invocation(inputs, stop_on_eos, session, overrides, speculate, Audience(listens=False))
         while True:
             try:
                 next(events)
@@ -168,9 +172,10 @@ class Model(Speaking):
         stop_on_eos: bool = True,
         session: str | None = None,
         overrides: Mapping[str, str] | None = None,
+        speculate: bool | None = None,
     ) -> Generator[Event, None, Result]:
         """Like `run`, yielding each Event(output, row, value, step) as it is published."""
-        return self._invocation(inputs, stop_on_eos, session, overrides, Audience())
+        return self._invocation(inputs, stop_on_eos, session, overrides, speculate, Audience())
 
     def _invocation(
         self,
@@ -178,6 +183,7 @@ class Model(Speaking):
         stop_on_eos: bool,
         session: str | None,
         overrides: Mapping[str, str] | None,
+        speculate: bool | None,
         audience: Audience,
         roles: Mapping[str, int] | None = None,
     ) -> Generator[Event, None, Result]:
@@ -198,6 +204,7 @@ class Model(Speaking):
                 context_length=int(self._generation["context_length"]),
                 overrides=checked_overrides(self._manifest.data, overrides or {}),
                 audience=audience,
+                speculate=speculates(self._manifest.data, speculate),
             )
 
         result = yield from turn.run(executor, request)

@@ -16,7 +16,7 @@ from genai_runtime.model import Model
 from genai_runtime.placement import placed
 from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
-from genai_runtime.sessions import Graph, Sessions, Settings
+from genai_runtime.sessions import Graph, Sessions, Settings, Table
 
 MAX_THREADS = 1024
 
@@ -47,7 +47,7 @@ def load(
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
     lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
-    sessions = Sessions(_graphs(manifest), common, own, lora)
+    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest))
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)
@@ -76,6 +76,14 @@ def _graphs(manifest: Manifest) -> dict[str, Graph]:
             what = f"ONNX Runtime opens only names that are UTF-8, and {str(path)!r} is none"
             raise LoadError("bad-path", what, help="rename the folder") from fault
     return graphs
+
+
+def _tables(manifest: Manifest) -> dict[str, Table]:
+    homes = {"package": manifest.package, "compiled": manifest.folder}
+    return {
+        name: Table(homes[each["in"]] / each["file"], each["offset"], each["dtype"], tuple(each["dims"]))
+        for name, each in manifest.data["tables"].items()
+    }
 
 
 def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from genai_runtime.decoding import Decoding
 from genai_runtime.request import Request
+from genai_runtime.runtime_steps import executed
 from genai_runtime.sample import make_selector
 
 UNLIMITED = 1 << 62
@@ -13,7 +14,7 @@ class TokenPolicy:
     """Selection and liveness of the rows of one request.
 
     select: each row's choice from the decoder's logits of the moment. ends: the tokens that end a row. live: the rows
-    that go on. reasons: why others ended.
+    that go on. reasons: why others ended. choices: how often it chose.
     """
 
     def __init__(self, request: Request, decoding: Decoding) -> None:
@@ -32,7 +33,7 @@ class TokenPolicy:
             for row in range(rows)
         ]
         self.ends = request.end_ids if request.stop_on_eos else frozenset[int]()
-        self._tokens = decoding.tokens
+        self._tokens, self._decoding, self.choices = decoding.tokens, decoding, 0
         limit = decoding.spec.capacity or request.context_length
         self._left = [limit - int(length) if limit else UNLIMITED for length in decoding.lengths]
         most = request.row_limits or (UNLIMITED,) * rows
@@ -45,6 +46,7 @@ class TokenPolicy:
     def choose(self) -> list[int]:
         """Write each live row's next token into the decoder's token buffer. Returns the rows that got one."""
         tokens, ends, left = self._tokens, self.ends, self._left
+        self.choices += 1
         if self._stopped:
             self.live = [row for row in self.live if row not in self._stopped]
         chosen = self.live
@@ -63,12 +65,24 @@ class TokenPolicy:
             self.live = [row for row in chosen if row not in self.reasons]
         return chosen
 
+    @property
+    def left(self) -> int:
+        """Tokens that the only row may still get."""
+        return self._left[0]
+
+    @property
+    def executed(self) -> dict[str, int]:
+        """Executions of the steps that the runtime supplied, by contract."""
+        return executed(decode=self._decoding.passes, policy=self.choices)
+
     def steps(self, limit: int) -> int:
         """Tokens that the only row gets at most: `limit`, its own bound, or the context's room: one at least."""
         return 0 if self._stopped else min(limit, self._left[0])
 
     def ended(self, ids: Sequence[int]) -> None:
-        """Note why the only row ended, which `choose` did not see. ids: its new tokens."""
+        """Note why the only row ended, which `choose` did not see. ids: its new tokens, with a run between any two."""
+        self.choices += len(ids)
+        self._decoding.passes += max(len(ids) - 1, 0)
         if ids and ids[-1] in self.ends:
             self.reasons[0] = "stop"
         elif ids and len(ids) >= self._left[0]:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from genai_runtime.blocks import Blocks
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.media import Audio, Media, encode, pick
 from genai_runtime.pictures import as_pictures
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
+from genai_runtime.runtime_steps import executed
 from genai_runtime.values import Array, Value, to_array
 
 if TYPE_CHECKING:
@@ -99,6 +101,8 @@ class Publisher:
         self._token_event: type[TokenEvent] = TokenEvent
         self.iterations = 0
         self.finish_reasons: dict[int, str] = {}
+        self.runtime_steps = executed()
+        self.drafts = (0, 0)
 
     def emit(
         self, output: str, mode: Mode, value: Value, axis: int, step: int, origin: str, length: Value | None = None
@@ -168,9 +172,28 @@ class Publisher:
         event: Event = _made(self._token_event, (output, row, token, step))
         return event
 
+    def accepted(self, output: str, block: Blocks, ids: list[int]) -> Event:
+        """Append what a block accepted of its only row: the emit of a block body, cut to its accepted length."""
+        dtype = block.dtype
+        self._token_event = TokenEvent if dtype == np.int64 else NarrowTokenEvent
+        self._tokens.setdefault(output, [[]])[0].extend(ids)
+        return Event(output, 0, np.array([ids], dtype=dtype), block.count - 1)
+
+    def blocks(self, block: Blocks, policy: TokenPolicy) -> None:
+        """Note why the only row ended. Raises ExecutionError `committed-tokens` where what was published differs from
+        what was committed (standard, V348)."""
+        for output, rows in self._tokens.items():
+            if rows != [block.committed]:
+                what = f"{len(rows[0])} tokens were published and {len(block.committed)} committed, not the same ones"
+                raise ExecutionError("committed-tokens", what, origin=f"output '{output}'")
+        self.decoded(policy)
+        self.iterations, self.drafts = block.count, (block.drafted, block.accepted)
+        self.runtime_steps = executed(decode=1, block=block.count)
+
     def decoded(self, policy: TokenPolicy) -> None:
         """Note why each row of a token policy ended: `stop`, `context`, or `length` for those the bound ended."""
         reasons = policy.reasons
+        self.runtime_steps = policy.executed
         self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
         dtype = self._token_event.dtype
         for output, rows in self._tokens.items():
@@ -196,7 +219,11 @@ class Publisher:
             {name: [list(slot.events) for slot in slots] for name, slots in self._rows.items()},
             self.iterations,
             dict(self.finish_reasons),
-            {each.name: (each.value_range, each.dims) for each in self._outputs.values() if each.value_range},
+            self.runtime_steps,
+            *self.drafts,
+            picture_forms={
+                each.name: (each.value_range, each.dims) for each in self._outputs.values() if each.value_range
+            },
         )
 
     def _row_symbols(self, spec: Output) -> dict[str, int]:
@@ -218,7 +245,11 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one invocation. `result[name]` is an aggregate output; rows and events have calls of their own."""
+    """The outcome of one invocation. `result[name]` is an aggregate output; rows and events have calls of their own.
+
+    runtime_steps: contract -> how often the runtime supplied that step (standard, 4.3): all 0 where graphs decide.
+    drafted, accepted: tokens that a proposer guessed, and those of them that stayed.
+    """
 
     aggregate: dict[str, Array]
     row_slots: dict[str, list[Array | None]]
@@ -226,6 +257,9 @@ class Result:
     row_event_lists: dict[str, list[list[Array]]]
     iterations: int
     finish_reasons: dict[int, str]
+    runtime_steps: dict[str, int] = field(default_factory=dict[str, int])
+    drafted: int = 0
+    accepted: int = 0
     picture_forms: dict[str, tuple[str, tuple[Dim, ...]]] = field(
         default_factory=dict[str, tuple[str, tuple[Dim, ...]]]
     )

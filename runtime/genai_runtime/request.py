@@ -59,6 +59,24 @@ class Audience:
             rows.update(range(count))
 
 
+@dataclass(slots=True)
+class Tally:
+    """What the drafts of a generation came to, over all its runs: tokens drafted, and accepted of these."""
+
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the runs of one generation have in common: rows that ended early, their reader, their drafts."""
+
+    stopped: set[int]
+    audience: Audience
+    tally: Tally
+    speculate: bool
+
+
 @dataclass(frozen=True)
 class Request:
     """One invocation.
@@ -68,7 +86,8 @@ class Request:
     new tokens of each row at most, within the loop's own bound (empty: that alone). sampling: one entry a row, for a
     token policy that the runtime supplies; likewise end_ids (tokens that end a row), valid_ids (how many leading ids
     exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it
-    runs). overrides: overridable component -> the one to run in its place. audience: who follows it.
+    runs). overrides: overridable component -> the one to run in its place. audience: who follows it. speculate: let the
+    package's proposer draft (of one row only); tally: counts its drafts.
     """
 
     tensors: Mapping[str, Array]
@@ -84,6 +103,8 @@ class Request:
     stopped: set[int] = field(default_factory=set[int])
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
     audience: Audience = field(default_factory=Audience)
+    speculate: bool = False
+    tally: Tally = field(default_factory=Tally)
 
     def kept(self, cell: str, initial: Value) -> Value:
         """What the session stored for a cell, else the value it starts from."""

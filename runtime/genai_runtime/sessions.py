@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
-from genai_runtime.values import Value
+from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
     from genai_runtime.lora import LoraService
@@ -22,6 +24,16 @@ class Graph:
 
     file: Path
     weights: Path
+
+
+@dataclass(frozen=True)
+class Table:
+    """Weights that the runtime itself reads: where their bytes lie, and what they are."""
+
+    file: Path
+    offset: int
+    dtype: str
+    dims: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -41,9 +53,11 @@ class Sessions:
         settings: Settings,
         own: Mapping[str, Settings] | None = None,
         lora: "LoraService | None" = None,
+        tables: Mapping[str, Table] | None = None,
     ) -> None:
         """own: settings that hints gave single components; one that can't be opened with them gets the common ones."""
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
+        self._tables = tables or {}
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:
@@ -71,6 +85,19 @@ class Sessions:
         except binding.RUN_FAILURES as failure:
             what = f"ONNX Runtime can't open {graph.file.name} of component '{component}': {failure}"
             raise LoadError("session-failed", what) from failure
+
+    def table(self, component: str) -> Array:
+        """The table of a component, mapped: only rows that are read come into memory. Types numpy lacks: their bits.
+        Raises LoadError `damaged-folder`, `unreadable-file`.
+        """
+        table = self._tables.get(component)
+        if table is None:
+            raise LoadError("damaged-folder", f"the manifest names no table for component '{component}'")
+        try:
+            return np.memmap(table.file, NUMPY[table.dtype], "r", table.offset, table.dims)
+        except (OSError, ValueError) as failure:
+            what = f"the table of component '{component}' can't be read from '{table.file}': {failure}"
+            raise LoadError("unreadable-file", what) from failure
 
     def runner(
         self,

@@ -87,6 +87,7 @@ class Speaking:
         stop_on_eos: bool,
         session: str | None,
         overrides: Mapping[str, str] | None,
+        speculate: bool | None,
         audience: Audience,
         roles: Mapping[str, int] | None = None,
     ) -> Generator[Event, None, Result]:
@@ -135,7 +136,7 @@ class Speaking:
             what = f"the prompt has a row for guidance, and input '{spec['name']}' takes one row"
             raise RequestError("wrong-rank", what)
         tensors = {**prompt_tensor(data, rows), **(inputs or {})}
-        events = self._invocation(tensors, True, session, None, Audience(listens=False), roles)
+        events = self._invocation(tensors, True, session, None, None, Audience(listens=False), roles)
         while True:
             try:
                 next(events)
@@ -153,7 +154,7 @@ class Speaking:
         whose rate must change.
         """
         media, first = pick(self._media, output), True
-        events = self._invocation(inputs, True, session, None, Audience())
+        events = self._invocation(inputs, True, session, None, None, Audience())
         while True:
             try:
                 event = next(events)

@@ -19,7 +19,7 @@ from genai_runtime.options import (
     row_values,
     tensor_options,
 )
-from genai_runtime.request import Audience, Request
+from genai_runtime.request import Audience, Request, Shared
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.values import Array
 
@@ -52,19 +52,18 @@ class Requests:
         limits: Limits,
         options: tuple[SamplingOptions, ...],
         stop_on_eos: bool,
-        stopped: set[int],
-        audience: Audience,
+        shared: Shared,
         further: Further,
     ) -> list[Callable[[], Request]]:
-        """One request for all rows where the decoder can tell their lengths apart, else one a row."""
+        """One request for all rows where the decoder tells their lengths apart and nothing drafts, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
-        together = (equal or self._generation["ragged"]) and further.together
+        together = (equal or self._generation["ragged"]) and further.together and not shared.speculate
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
-            ends = stopped if len(groups) == 1 else set[int]()
-            audience.ends.append((ends, len(rows)))
+            ends = shared.stopped if len(groups) == 1 else set[int]()
+            shared.audience.ends.append((ends, len(rows)))
             return Request(
                 tensors=prompt_tensor(self._data, chosen) | further.tensors(rows),
                 roles=length_roles(self._data, max(most)),
@@ -76,7 +75,9 @@ class Requests:
                 valid_ids=self.valid_ids,
                 context_length=limits.context,
                 stopped=ends,
-                audience=audience,
+                audience=shared.audience,
+                speculate=shared.speculate,
+                tally=shared.tally,
             )
 
         return [lambda rows=rows: request(rows) for rows in groups]  # type: ignore[misc]

@@ -86,8 +86,8 @@ def test_head_and_decoder() -> None:
     assert "group kv of decoder: growing, 32 bytes a token\n  past -> present: float16[rows, 2, tokens, 8]\n" in text
     assert "decoder decoder: tokens tokens (int64), logits logits (float32)\n" in text
     assert "  mask mask (int64): lengths, constant width\n  positions positions (int64)\n" in text
-    assert "%logits = decode decoder(%sequence, scale=%b) step" in text
-    assert "%active.0, %done.0, %accepted.0 = start policy" in text
+    assert "%logits = autoregressive-decode decoder(%sequence, scale=%b) step" in text
+    assert "%active.0, %done.0, %accepted.0 = start token-policy" in text
     assert text.endswith("}\n\ndecision first\ndecision second\n")
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.leftovers import NEW, OLD, make_work_folder
 from genai_compiler.emit.manifest import package_files
 from genai_compiler.emit.target import MANIFEST
@@ -23,13 +22,10 @@ def write_folder(
     package: Package,
     texts: Mapping[str, str],
     manifest: Mapping[str, Any],
-    graphs: Mapping[str, GraphFile],
+    files: Mapping[str, bytes],
     bundle: bool,
 ) -> None:
-    """Write the compiled folder. texts: file name -> content. graphs: by component; those with content are made.
-
-    An existing compiled folder is replaced.
-    """
+    """Write the compiled folder. texts, files: file name -> content. An existing compiled folder is replaced."""
     out.parent.mkdir(parents=True, exist_ok=True)
     work = make_work_folder(out)
     made = work / NEW
@@ -37,20 +33,14 @@ def write_folder(
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")
         (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
-        _write_graphs(made, graphs)
+        for name, content in files.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_bytes(content)
         if bundle:
             _copy_package(made / "package", package)
         _replace(work, out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _write_graphs(made: Path, graphs: Mapping[str, GraphFile]) -> None:
-    for graph in graphs.values():
-        if graph.content is not None:
-            target = made / graph.file
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(graph.content)
 
 
 def _copy_package(target: Path, package: Package) -> None:

@@ -53,6 +53,11 @@ def graph_files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
     return found
 
 
+def made_graphs(graphs: Mapping[str, GraphFile]) -> dict[str, bytes]:
+    """File name -> content, of those that are made here."""
+    return {each.file: each.content for each in graphs.values() if each.content is not None}
+
+
 def _binary(graph: Graph) -> bytes:
     content: bytes = graph.model.SerializeToString(deterministic=True)
     return content

@@ -27,9 +27,15 @@ SMALL_FILE = 4 << 20
 
 
 def manifest(
-    plan: Plan, package: Package, version: str, package_path: str, executor: str, graphs: Mapping[str, GraphFile]
+    plan: Plan,
+    package: Package,
+    version: str,
+    package_path: str,
+    executor: str,
+    graphs: Mapping[str, GraphFile],
+    tables: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The manifest as plain data. package_path: from the compiled folder to the package, with `/`."""
+    """The manifest as plain data. package_path: from the compiled folder to the package. tables: of emit/tables.py."""
     return {
         "format": FORMAT,
         "abi": ABI_VERSION,
@@ -40,6 +46,8 @@ def manifest(
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
+        "tables": dict(tables),
+        "speculation": _speculation(plan),
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
@@ -131,6 +139,22 @@ def _defaults(defaults: GenerationDefaults) -> dict[str, Any]:
     """The defaults that have an effect, by name."""
     known = {*GenerationDefaults.model_fields, *OWN_FIELDS}
     return {name: value for name, value in defaults.model_dump(exclude_none=True).items() if name in known}
+
+
+def _speculation(plan: Plan) -> dict[str, Any] | None:
+    """Who drafts, how far, and whether requests need to ask; `reason` says why nobody does."""
+    found = plan.speculation
+    if found is None:
+        return None
+    return {
+        "proposer": found.proposer,
+        "target": found.target,
+        "kind": "chained" if found.chained else "block",
+        "width": found.width,
+        "by_itself": found.by_itself,
+        "driven": found.drafting is not None,
+        "reason": found.reason,
+    }
 
 
 def _owned_inputs(plan: Plan, package: Package) -> list[str]:

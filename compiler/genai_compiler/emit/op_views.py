@@ -1,9 +1,10 @@
 """Ops -> flat views: every name chosen, every argument spelled. A view is a template's name and the text it places."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from genai_compiler.emit.adapter_views import adapted_argument, extras_argument, selection_call
+from genai_compiler.emit.draft_table import decoder_class
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
@@ -26,6 +27,7 @@ from genai_compiler.plan.ir import (
     Plan,
     Release,
     SelectToken,
+    SpeculativeBlock,
     StartPolicy,
 )
 from genai_compiler.plan.uses import all_reads, checked_values, walk
@@ -97,10 +99,12 @@ class OpViews:
                 call = f"request.keep({literal(op.cell)}, {self.names.of(op.value)})"
                 return OpView("_keep.py.j2", {"origin": comment(op.origin), "cell": comment(op.cell), "call": call})
             case Loop():
+                if isinstance(op.body[0] if op.body else None, SpeculativeBlock):
+                    return self._block_loop(op)
                 return self._decoder_loop(op) if op.advance else self._loop(op)
             case Branch():
                 return self._branch(op, step)
-            case Decode() | StartPolicy() | SelectToken():
+            case Decode() | StartPolicy() | SelectToken() | SpeculativeBlock():
                 raise TypeError(f"{type(op).__name__} stands outside a decoder loop")
 
     # ---- invoke and emit -------------------------------------------------------------------------------------------
@@ -287,7 +291,7 @@ class OpViews:
 
     def _prompt(self, op: Decode, loop: Loop) -> OpView:
         limit = self._limits[loop.origin] = self.names.fresh("limit")
-        self.uses.imports.update(("Decoder", "DecoderSpec", "TokenPolicy"))
+        self.uses.imports.update((decoder_class(self.plan), "DecoderSpec", "TokenPolicy"))
         return OpView(
             "_decode_prompt.py.j2",
             {
@@ -337,6 +341,21 @@ class OpViews:
         return OpView(
             "_one_row_loop.py.j2", {**fields, "outputs": literal(outputs), "emits": of_one}, {"rows": (rows,)}
         )
+
+    def _block_loop(self, op: Loop) -> OpView:
+        """Blocks where drafts are asked for; else the single-token body that a block stands for."""
+        block = next(each for each in op.body if isinstance(each, SpeculativeBlock))
+        emits = tuple(replace(each, valid_length="") for each in op.body if isinstance(each, Emit))
+        plain = self._decoder_loop(replace(op, body=(block.select, *emits), advance=(block.decode,)))
+        lines = tuple(f"yield out.accepted({literal(each.output)}, block, accepted)" for each in emits)
+        fields: dict[str, str | tuple[str, ...]] = {
+            "origin": comment(op.origin),
+            "block": comment(f"{block.origin} and {block.select.origin}"),
+            "limit": self._limits[op.origin],
+            "emit": comment(", ".join(each.origin for each in emits)),
+            "emits": lines,
+        }
+        return OpView("_block_loop.py.j2", fields, {"plain": (plain,)})
 
     # ---- branch ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from genai_compiler.emit.adapter_views import selector_of
+from genai_compiler.emit.draft_table import decoder_class, draft_imports, draft_table
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
 from genai_compiler.emit.programs import program_kinds, program_literal
@@ -21,9 +22,11 @@ ABI_VERSION = 1
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
 SOMETIMES = frozenset(
     [
+        "BudgetSpec",
         "Cell",
         "Decoder",
         "DecoderSpec",
+        "DraftSpec",
         "HeldSpec",
         "Holder",
         "AudioProgram",
@@ -35,6 +38,7 @@ SOMETIMES = frozenset(
         "Mask",
         "RUN_FAILURES",
         "Slot",
+        "SpeculativeDecoder",
         "TokenPolicy",
         "agree",
         "bounded",
@@ -90,6 +94,8 @@ ONE_ROW = frozenset(
     ]
 )
 """Further locals of an executor that has a loop for one row."""
+BLOCKS = frozenset({"block", "accepted", "DRAFTS"})
+"""Further names of an executor that has a loop of blocks."""
 MODULE = frozenset({"INPUTS", "OUTPUTS", "ABI_VERSION", "DECODER", "Executor", "Generator", *ALWAYS})
 
 OVERLAY = "onnx-genai.parameter-overlay@1"
@@ -117,7 +123,13 @@ class ExecutorView:
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     """The view of a plan's executor. provenance: the sentence that says what it was made from."""
-    names = Names(RESERVED | MODULE | SOMETIMES | (ONE_ROW if has_one_row_loop(plan) else frozenset[str]()))
+    names = Names(
+        RESERVED
+        | MODULE
+        | SOMETIMES
+        | (ONE_ROW if has_one_row_loop(plan) else frozenset[str]())
+        | (BLOCKS if draft_imports(plan) else frozenset[str]())
+    )
     for value in filter(read_values(plan).__contains__, plan.types):
         names.of(value)  # values take the plain names; what the emitter adds takes what is left
     bindings = tuple(_locals(plan, names))
@@ -127,6 +139,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     tables = (
         *(_cell_table(name, cell) for name, cell in views.uses.cells.items()),
         *_decoder_table(plan),
+        *draft_table(plan),
         *_held_tables(views.uses),
         *(f"{constant} = {program_literal(each)}" for constant, each in programs.values()),
     )
@@ -137,6 +150,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     extra |= (
         {"open_adapter"} if any(_is_opened(plan.component(uses[0])) for uses in views.uses.runners.values()) else set()
     )
+    extra |= draft_imports(plan)
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -297,7 +311,8 @@ def _runner_local(name: str, component: Component) -> str:
 
 def _open_decoder(plan: Plan) -> Iterator[str]:
     if plan.decoder is not None:
-        yield "self.decoder = Decoder(sessions, DECODER)"
+        drafts = ", DRAFTS" if draft_imports(plan) else ""
+        yield f"self.decoder = {decoder_class(plan)}(sessions, DECODER{drafts})"
 
 
 def _decoder_table(plan: Plan) -> Iterator[str]:

@@ -9,6 +9,7 @@ from genai_compiler.passes.place_state import place_state
 from genai_compiler.passes.profile import Pass
 from genai_compiler.passes.prove_extents import prove_extents
 from genai_compiler.passes.select_last import select_last
+from genai_compiler.passes.speculate import speculate
 
 PASSES: tuple[Pass, ...] = (
     drop_dead_steps,
@@ -19,4 +20,5 @@ PASSES: tuple[Pass, ...] = (
     prove_extents,
     fuse_islands,
     mark_last_reads,
+    speculate,
 )

@@ -32,6 +32,8 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
     facts = plan.decoder
     if facts is None or facts.last_logits_only or facts.one_token:
         return plan
+    if plan.speculation is not None and plan.speculation.drafting is not None:
+        return replace(plan, decisions=(*plan.decisions, "select_last: drafts are verified by logits of all positions"))
     found = _place(plan, facts, profile.graphs[facts.component])
     if isinstance(found, str):
         return replace(plan, decisions=(*plan.decisions, f"select_last: prompts compute all logits: {found}"))

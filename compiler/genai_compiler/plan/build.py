@@ -9,6 +9,7 @@ from dataclasses import replace
 from genai_compiler.check.graph_ports import backed_inputs
 from genai_compiler.check.walk import invokes
 from genai_compiler.plan.audio_program import AudioProgram, audio_program
+from genai_compiler.plan.build_speculation import build_speculation, draft_seeds
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
@@ -62,7 +63,9 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     plan = Plan(
         name=package.title or package.root.name,
         dialect=package.dialect,
-        inputs=tuple(each for each in inputs if each.name not in _unread(steps.superseded, body)),
+        inputs=tuple(
+            each for each in inputs if each.name not in _unread(steps.superseded | draft_seeds(package), body)
+        ),
         outputs=outputs,
         components=components,
         cells=cells,
@@ -70,6 +73,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         decoder=steps.decoder,
         body=body,
         types=scope.values.types,
+        speculation=build_speculation(package, steps.decoder),
         capabilities=tuple(sorted({*workflow.manifest.capabilities, *package.metadata.required_capabilities})),
         decisions=package.assumptions,
     )

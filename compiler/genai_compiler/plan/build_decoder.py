@@ -55,7 +55,9 @@ class DecoderLoop:
         """The loop's decoder and policy, or None when the loop has no policy that the runtime must supply."""
         invokes = [(at, step) for at, step in enumerate(loop.steps) if isinstance(step, InvokeStep)]
         policy = [each for each in invokes if _contract(package, each[1]) == POLICY and _is_binding(package, each[1])]
-        decode = [each for each in invokes if _contract(package, each[1]) == DECODE]
+        decode = [
+            each for each in invokes if _contract(package, each[1]) == DECODE and not _is_binding(package, each[1])
+        ]
         return cls(package, loop, decode[0], policy[0]) if len(policy) == len(decode) == 1 else None
 
     def build(self, steps: "StepBuilder", path: Path, scope: Scope) -> Built:

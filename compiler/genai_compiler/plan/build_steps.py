@@ -21,6 +21,7 @@ from genai_compiler.plan.ir import (
 )
 from genai_compiler.plan.lora import Adaptation
 from genai_compiler.plan.report import WORKFLOW, Path, Report
+from genai_compiler.plan.runtime_steps import refuse_runtime_step
 from genai_compiler.plan.scope import Scope, did_you_mean
 from genai_compiler.plan.session_reads import group_writes
 from genai_compiler.plan.state import DecodeFacts, StateGroup
@@ -111,6 +112,8 @@ class StepBuilder:
         inputs = self._bound_inputs(step, component, path, scope)
         outputs = self._bound_outputs(step, component, path, scope)
         declared = self.package.workflow.components[step.component]
+        if refuse_runtime_step(component.name, declared, path, self.report):
+            return ()
         if isinstance(declared.implementation, BindingImplementation):
             return (self._copy(step, component, path, scope),)
         before = (

@@ -11,6 +11,10 @@ from typing import Literal, TypeVar
 
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.decoder_ops import Decode as Decode
+from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
+from genai_compiler.plan.decoder_ops import SpeculativeBlock as SpeculativeBlock
+from genai_compiler.plan.decoder_ops import StartPolicy as StartPolicy
 from genai_compiler.plan.edits import Edit
 from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
 from genai_compiler.plan.extent_checks import Check as Check
@@ -18,6 +22,7 @@ from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
 from genai_compiler.plan.extent_checks import SymbolCheck as SymbolCheck
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.placement import Placement
+from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 
 Dim = int | str | None
@@ -193,47 +198,6 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Decode:
-    """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
-
-    extras: (port, value) pairs of the document's own, bound once and the same for a whole request. maximum: the value
-    that bounds the prompt's length, "" for none. adapted: the value with the factors of its adapters, "" for none; it
-    is bound once, too.
-    """
-
-    component: str
-    phase: Literal["prompt", "step"]
-    tokens: str
-    logits: str
-    origin: str
-    extras: tuple[tuple[str, str], ...] = ()
-    maximum: str = ""
-    adapted: str = ""
-
-
-@dataclass(frozen=True)
-class StartPolicy:
-    """The runtime's token policy before its first choice: which rows are live, done, and what they accepted."""
-
-    active: str
-    done: str
-    accepted: str
-    origin: str
-
-
-@dataclass(frozen=True)
-class SelectToken:
-    """The runtime's token policy: logits in; token [rows, 1], liveness and per-row accepted length out."""
-
-    logits: str
-    token: str
-    active: str
-    done: str
-    accepted: str
-    origin: str
-
-
-@dataclass(frozen=True)
 class Emit:
     """Publish `value` to `output`. `when` and `valid_length` are "" when absent; `axis` is resolved."""
 
@@ -348,8 +312,8 @@ class CheckHeld:
 
 
 Op = (
-    Invoke | Fused | SelectAdapters | Copy | Decode | StartPolicy | SelectToken | Emit | Loop | Branch | Release | Keep
-    | Hold | CheckHeld
+    Invoke | Fused | SelectAdapters | Copy | Decode | StartPolicy | SelectToken | SpeculativeBlock | Emit | Loop
+    | Branch | Release | Keep | Hold | CheckHeld
 )  # fmt: skip
 
 
@@ -370,6 +334,7 @@ class Plan:
     capabilities: tuple[str, ...]
     placements: tuple[Placement, ...] = ()
     decisions: tuple[str, ...] = field(default=())
+    speculation: Speculation | None = None
 
     def component(self, name: str) -> Component:
         """The component of that name; KeyError when there is none."""

@@ -27,9 +27,12 @@ from genai_compiler.plan.ir import (
     Plan,
     Release,
     SelectToken,
+    SpeculativeBlock,
     StartPolicy,
 )
+from genai_compiler.plan.speculation_text import speculation_lines
 from genai_compiler.plan.state import GROWTH, ROWS, StateGroup
+from genai_compiler.plan.uses import defines
 
 _MARGIN = 100
 _CONTROLS = re.compile(
@@ -76,6 +79,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.decoder is not None:
         yield from _decoder(plan)
     yield from map(str, plan.placements)
+    if plan.speculation is not None:
+        yield from speculation_lines(plan.speculation)
     yield ""
     yield "run {"
     yield from (f"  {line}" for op in plan.body for line in _op(op, plan))
@@ -165,12 +170,16 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
             limit = f", at most %{op.maximum} tokens" if op.maximum else ""
             how = f"{op.phase}{limit}{_adapted(op.adapted)}"
-            yield _with_origin(f"%{op.logits} = decode {op.component}({fed}) {how}", op.origin)
+            yield _with_origin(f"%{op.logits} = autoregressive-decode {op.component}({fed}) {how}", op.origin)
         case StartPolicy():
-            yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start policy", op.origin)
+            yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start token-policy", op.origin)
         case SelectToken():
             made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
-            yield _with_origin(f"{made} = select token(%{op.logits})", op.origin)
+            yield _with_origin(f"{made} = token-policy(%{op.logits})", op.origin)
+        case SpeculativeBlock():
+            made = ", ".join(f"%{each}" for each in defines(op))
+            step = f"speculative-block {op.decode.component}(%{op.select.logits}) by {op.proposer}"
+            yield _with_origin(f"{made} = {step}, at most {op.width} drafts", op.origin)
         case Emit():
             yield _with_origin(_emit(op), op.origin)
         case Keep():

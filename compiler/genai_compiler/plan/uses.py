@@ -20,6 +20,7 @@ from genai_compiler.plan.ir import (
     Op,
     Release,
     SelectToken,
+    SpeculativeBlock,
     StartPolicy,
     SymbolCheck,
 )
@@ -44,6 +45,8 @@ def reads(op: Op) -> tuple[str, ...]:
             return (op.tokens, *extras, *(each for each in (op.maximum, op.adapted) if each))
         case SelectToken():
             return (op.logits,)
+        case SpeculativeBlock():
+            return (op.select.logits,)
         case Emit():
             return tuple(each for each in (op.value, op.when, op.valid_length) if each)
         case Loop():
@@ -97,6 +100,8 @@ def defines(op: Op) -> tuple[str, ...]:
             return (op.active, op.done, op.accepted)
         case SelectToken():
             return (op.token, op.active, op.done, op.accepted)
+        case SpeculativeBlock():
+            return (*defines(op.select), *defines(op.decode))
         case Loop():
             return tuple(carry.cell for carry in op.carried)
         case Branch():

@@ -1,0 +1,5 @@
+"""Why something optional can't be done."""
+
+
+class Unfit(Exception):
+    """The reason, in words that follow a colon."""

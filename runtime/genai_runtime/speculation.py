@@ -1,0 +1,25 @@
+"""Whether a request's tokens are drafted: as it asks, else as the package's own promise has it (standard, 7.4)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from genai_runtime.problem import RequestError
+
+
+def speculates(manifest: Mapping[str, Any], wanted: bool | None) -> bool:
+    """The answer for one request. wanted: None for the package's own. Raises RequestError `no-proposer`."""
+    facts = manifest["speculation"]
+    driven = facts is not None and bool(facts["driven"])
+    if wanted is None:
+        return driven and bool(facts["by_itself"])
+    if wanted and not driven:
+        reason = facts["reason"] if facts is not None else "its document has no 'speculative' block"
+        what = f"nothing drafts tokens for this package: {reason}"
+        raise RequestError("no-proposer", what, help="leave speculate out; the tokens are the same")
+    return wanted
+
+
+def described(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What `describe()` says of it; None for a package without a `speculative` block."""
+    facts = manifest["speculation"]
+    return None if facts is None else dict(facts)
