@@ -6,9 +6,9 @@ cell's port of its service group, whose output then becomes the cell.
 
 from collections.abc import Iterator
 
-from genai_compiler.check.walk import invokes
+from genai_compiler.check.walk import invokes, walk
 from genai_compiler.plan.report import WORKFLOW, Report
-from genai_compiler.read.document import StateCell, StatePortAlias, Workflow
+from genai_compiler.read.document import LoopStep, StateCell, StatePortAlias, Workflow
 
 
 def session_inputs(workflow: Workflow, report: Report) -> dict[str, str]:
@@ -34,9 +34,14 @@ def group_writes(workflow: Workflow) -> dict[str, str]:
 
 
 def _session_cells(workflow: Workflow) -> Iterator[tuple[str, StateCell]]:
-    """Session cells, but for a conversation, which the runtime keeps itself."""
+    """Session cells that no loop carries, but for a conversation, which the runtime keeps itself.
+
+    Where a loop carries the cell, that is how it is read, and its initializer is a value like any other.
+    """
+    carried = {each.cell for _, step in walk(workflow.steps) if isinstance(step, LoopStep) for each in step.carried}
     for name, cell in workflow.state.items():
-        if cell.scope == "session" and (cell.session is None or cell.session.continuation is None):
+        kept = cell.session is not None and cell.session.continuation is not None
+        if cell.scope == "session" and name not in carried and not kept:
             yield name, cell
 
 
