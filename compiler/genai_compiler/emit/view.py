@@ -211,7 +211,9 @@ def _opens(uses: Uses, plan: Plan) -> Iterator[str]:
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
-            given = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin))
+            types = dict(plan.component(component).outputs)
+            forms = literal(tuple((types[port].dtype, types[port].rank) for port in outputs))
+            given = (literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin), forms)
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]

@@ -6,6 +6,7 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.check.walk import invokes
 from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
@@ -147,7 +148,7 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             graph = package.graphs.get(name)
             if graph is not None:
                 _resolve(name, declared, graph, report)
-                yield _onnx_component(name, declared, graph, format_path(path))
+                yield _onnx_component(name, declared, graph, _bound_inputs(name, package), format_path(path))
         else:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
@@ -164,9 +165,19 @@ def _adapter(declared: DeclaredComponent) -> Adapter | None:
     return Adapter(f"{implementation.abi}@{implementation.version}", parameters, roles)
 
 
-def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:
+def _bound_inputs(name: str, package: Package) -> frozenset[str]:
+    """Input ports that some step binds on this component."""
+    bound = (each.inputs for _, each in invokes(package.workflow) if each.component == name)
+    return frozenset(port for inputs in bound for port in inputs)
+
+
+def _onnx_component(
+    name: str, declared: DeclaredComponent, graph: Graph, bound: frozenset[str], origin: str
+) -> Component:
+    """A component with the ports of its graph; an input that has a default there counts when some step binds it."""
     ports, signature = declared.ports, graph.signature
-    inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in signature.inputs)
+    taken = (*signature.inputs, *(each for each in signature.defaulted if each.name in bound))
+    inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in taken)
     outputs = tuple((each.name, graph_type(each, ports.outputs.get(each.name))) for each in signature.outputs)
     return Component(
         name, graph.artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin
@@ -177,7 +188,7 @@ def _resolve(name: str, declared: DeclaredComponent, graph: Graph, report: Repor
     """Hold declared ports against the graph: each must exist there, with a dtype, rank and extents that agree."""
     signature = graph.signature
     for side, wanted, found in (
-        ("inputs", declared.ports.inputs, signature.inputs),
+        ("inputs", declared.ports.inputs, (*signature.inputs, *signature.defaulted)),
         ("outputs", declared.ports.outputs, signature.outputs),
     ):
         ports: dict[str, Port] = {each.name: each for each in found}
