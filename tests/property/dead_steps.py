@@ -1,4 +1,4 @@
-"""The document without invokes that nothing needs: pure components whose values no step reads."""
+"""The document without what nothing needs: pure components, and branch outputs, whose values no step reads."""
 
 import copy
 from typing import Any
@@ -12,10 +12,24 @@ def without_dead_steps(document: Document) -> Document | None:
     changed = copy.deepcopy(document)
     workflow = changed["pipeline"]["workflow"]
     found = False
-    while dead := _dead(workflow):
+    while _drop_unread_phis(workflow) or _dead(workflow):
         found = True
-        workflow["steps"] = _kept(workflow["steps"], dead)
+        workflow["steps"] = _kept(workflow["steps"], _dead(workflow))
     return changed if found else None
+
+
+def _drop_unread_phis(workflow: Document) -> bool:
+    """Take out branch outputs that nothing reads; those of session cells may be final values and stay."""
+    read = set(_reads(workflow))
+    if any(cell["scope"] == "session" for cell in (workflow.get("state") or {}).values()):
+        return False
+    found = False
+    for step in list(steps_below(workflow["steps"])):
+        outputs = step.get("outputs") if step["kind"] == "branch" else None
+        for name in [name for name in outputs or {} if name not in read]:
+            del step["outputs"][name]
+            found = True
+    return found
 
 
 def _dead(workflow: Document) -> set[int]:
