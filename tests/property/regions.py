@@ -17,6 +17,8 @@ def make_package(maker: Maker) -> Package:
     root = Scope()
     for _ in range(maker.dice.randrange(1, 4)):
         root.values.append(maker.input(maker.any_kind(), root, literal=False))
+    for _ in range(maker.dice.randrange(3)):
+        root.values.append(maker.input(maker.any_kind(), root, literal=True))
     for kind in (row("int64"), mat("int64", 1)):
         root.values.append(maker.input(kind, root, literal=False))
     if maker.chance(25):
