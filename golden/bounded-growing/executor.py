@@ -87,7 +87,7 @@ class Executor:
         live = enter(LIVE_CELL, package_live, inputs.symbols, "pipeline.workflow.steps[0]")
         del budget, package_limit, package_live
         for _ in range(limit):
-            live_2 = live_rows(live)
+            live_2 = live_rows(live, origin="pipeline.workflow.steps[0]")
             if not live_2.any():
                 break
             out.iterations += 1
@@ -110,7 +110,7 @@ class Executor:
         window = enter(WINDOW_CELL, x, inputs.symbols, "pipeline.workflow.steps[1]")
         del turns, x
         for step_2 in range(limit_2):
-            live_3 = live_rows(package_true)
+            live_3 = live_rows(package_true, origin="pipeline.workflow.steps[1]")
             if not live_3.any():
                 break
             out.iterations += 1

@@ -74,7 +74,7 @@ class Executor:
         total = enter(TOTAL_CELL, start, inputs.symbols, "pipeline.workflow.steps[0]")
         del outer_limit
         for step in range(limit):
-            live = live_rows(package_true)
+            live = live_rows(package_true, origin="pipeline.workflow.steps[0]")
             if not live.any():
                 break
             out.iterations += 1
@@ -87,7 +87,7 @@ class Executor:
             go = enter(GO_CELL, package_true, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             del inner_start
             for step_2 in range(limit_2):
-                live_2 = live_rows(go)
+                live_2 = live_rows(go, origin="pipeline.workflow.steps[0].steps[0]")
                 if not live_2.any():
                     break
                 out.iterations += 1

@@ -75,7 +75,7 @@ class Executor:
         live_cell = enter(LIVE_CELL_CELL, live, inputs.symbols, "pipeline.workflow.steps[0]")
         del limit, live, x
         for step in range(limit_2):
-            live_2 = live_rows(live_cell)
+            live_2 = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
             if not live_2.any():
                 break
             out.iterations += 1

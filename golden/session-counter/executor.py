@@ -72,7 +72,7 @@ class Executor:
         log = enter(LOG_CELL, request.kept("log", package_empty_log), inputs.symbols, "pipeline.workflow.steps[0]")
         del package_empty_log, start, times
         for step_2 in range(limit):
-            live = live_rows(package_true)
+            live = live_rows(package_true, origin="pipeline.workflow.steps[0]")
             if not live.any():
                 break
             out.iterations += 1

@@ -426,7 +426,7 @@ class Executor:
             request_rng_counter,
         )
         for step in range(limit):
-            live = live_rows(active, request.stop_on_eos)
+            live = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
             if not live.any():
                 break
             out.iterations += 1

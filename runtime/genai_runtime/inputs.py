@@ -131,9 +131,12 @@ def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
 
 
 def _in_bits(spec: Input, array: Array) -> Array:
-    """The bits of a caller's tensor of a type that numpy lacks: float32, as outputs have it, or an extension type."""
+    """A caller's tensor in this machine's byte order; of a type that numpy lacks (float32, as outputs have it, or an
+    extension type), its bits."""
     if spec.dtype == "bfloat16" and array.dtype == np.float32:
         return to_bfloat16(array)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     return array.view(NUMPY[spec.dtype]) if array.dtype.name == spec.dtype else array
 
 
@@ -166,7 +169,7 @@ def _literal(spec: Input, symbols: dict[str, int]) -> Array | None:
     shape = [_literal_extent(spec, axis, symbols) for axis in range(len(spec.dims))]
     if not isinstance(spec.default, tuple):
         return np.full(shape, _literal_elements(spec))
-    free = [axis for axis, dim in enumerate(spec.dims) if isinstance(dim, str) and dim not in symbols]
+    free = [axis for axis, dim in enumerate(spec.dims) if not isinstance(dim, int) and dim not in symbols]
     if len(free) == 1:
         others = int(np.prod([extent for axis, extent in enumerate(shape) if axis != free[0]], dtype=np.int64))
         shape[free[0]] = len(spec.default) // max(others, 1)

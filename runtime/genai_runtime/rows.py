@@ -16,10 +16,17 @@ def iteration_limit(value: Value, origin: str) -> int:
     return int(array.flat[0])
 
 
-def live_rows(value: Value, heed: bool = True) -> Array:
-    """The liveness mask, bool [rows] (one entry steers the whole batch). heed False: every row counts as live."""
+def live_rows(value: Value, heed: bool = True, origin: str = "") -> Array:
+    """The liveness mask, bool [rows] (one entry steers the whole batch). heed False: every row counts as live.
+
+    Raises ExecutionError `loop-predicate` for a mask without rows (standard, V330).
+    """
     array = to_array(value).reshape(-1)
-    return array.copy() if heed else np.ones_like(array, dtype=np.bool_)
+    if not heed:
+        return np.ones(max(array.size, 1), dtype=np.bool_)
+    if not array.size:
+        raise ExecutionError("loop-predicate", "the predicate has no rows, so nothing says when to stop", origin=origin)
+    return array.copy()
 
 
 def iteration_value(step: int, rank: int, extent: int = 1) -> Value:

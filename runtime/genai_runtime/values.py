@@ -120,7 +120,8 @@ def to_bfloat16(array: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 def from_bfloat16(bits: Array) -> npt.NDArray[np.float32]:
     """The numbers that bfloat16 bits stand for."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide = np.asarray(bits.astype(np.uint32) << np.uint32(16))  # numpy makes a scalar of what has rank 0
+    return wide.view(np.float32)
 
 
 def extents(value: Value) -> Sequence[int]:

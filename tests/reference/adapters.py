@@ -46,6 +46,10 @@ def run_adapter(call: AdapterCall) -> dict[str, Array]:
 def _grammar(call: AdapterCall) -> dict[str, Array]:
     action = call.component["contract"]["parameters"]["action"]
     table = call.role("transition_table")
+    if ((table < -1) | (table >= len(table))).any():  # every transition, taken or not (5.1)
+        raise ReferenceError("adapter", "grammar table has a transition to a state out of range")
+    if (call.role("tokens") < 0).any():
+        raise ReferenceError("adapter", "a grammar token is negative")
     ends, consumed = [], []
     for row, state in enumerate(call.role("state")):
         length = 0 if action == "clone" else int(call.role("valid_length")[row])

@@ -81,8 +81,7 @@ class Publisher:
         live = _guard(step["when"], env, count) if step.get("when") else [True] * count
         lengths: list[int] | None = None
         if step.get("valid_length"):
-            numbers = whole_numbers(step["valid_length"], env[step["valid_length"]])
-            lengths = _per_row(step["valid_length"], numbers, count)
+            lengths = _row_lengths(step["valid_length"], env[step["valid_length"]], live)
         slots = self.rows.setdefault(name, [])
         slots.extend(_Slot() for _ in range(count - len(slots)))
         for row in (row for row in range(count) if live[row]):
@@ -143,6 +142,13 @@ def _prefix(value: Array, length: int, axis: int) -> Array:
     if length > value.shape[axis]:
         raise ReferenceError("emit", f"valid_length {length} exceeds extent {value.shape[axis]}")
     return value[(slice(None),) * axis + (slice(0, length),)]
+
+
+def _row_lengths(name: str, value: Array, live: list[bool]) -> list[int]:
+    """One length a row. A row whose guard is false publishes nothing, so its length is not looked at (3.6)."""
+    entries = np.array(_per_row(name, list(value.reshape(-1)), len(live)))
+    whole_numbers(name, entries[np.array(live, np.bool_)] if any(live) else entries[:0].astype(np.int64))
+    return [int(entry) for entry in entries]
 
 
 def _guard(name: str, env: Mapping[str, Array], count: int) -> list[bool]:

@@ -7,10 +7,11 @@ import numpy as np
 from tests.reference.values import Array, Document, ReferenceError, Scope, literal
 
 # What a runtime supplies for a request field that neither the caller nor the document gives (1.8, 3.1).
+# A request that asks for nothing is greedy, and a greedy one "forces temperature 0, top_k 1, top_p 1, min_p 0" (3.1).
 FALLBACKS: dict[str, bool | int | float] = {
     "seed": 0,
-    "sampling_temperature": 1.0,
-    "sampling_top_k": 0,
+    "sampling_temperature": 0.0,
+    "sampling_top_k": 1,
     "sampling_top_p": 1.0,
     "sampling_min_p": 0.0,
 }

@@ -12,6 +12,7 @@ from tests.reference.document import read_document
 from tests.reference.emits import publisher
 from tests.reference.executors import synthesised_inputs
 from tests.reference.inputs import bind_inputs
+from tests.reference.invoke import check_overrides
 from tests.reference.machine import Env, Machine, SessionStore
 from tests.reference.regions import run_steps
 from tests.reference.values import Array, Document, Published, ReferenceError, Scope
@@ -34,15 +35,17 @@ def interpret(
     session: str | None = None,
     sessions_store: SessionStore | None = None,
     overrides: Mapping[str, str] | None = None,
+    document: Document | None = None,
 ) -> Result:
     """Run a package's workflow once.
 
     inputs: tensors by workflow input name or application alias. session: an id whose state cells live in
     `sessions_store` between calls; without one nothing is stored. overrides: component -> replacement.
+    document: the package's document as plain data, for a caller that has it already.
     Raises ReferenceError with a kind of the conformance suite.
     """
     folder = Path(package)
-    document = read_document(folder)
+    document = read_document(folder) if document is None else document
     workflow = (document.get("pipeline") or {}).get("workflow")
     if workflow is None:
         raise ReferenceError("artifact", f"{folder.name} has no pipeline.workflow")
@@ -58,6 +61,7 @@ def interpret(
         store=sessions_store if sessions_store is not None else {},
         overrides=overrides or {},
     )
+    check_overrides(machine)
     env = bind_inputs(workflow, inputs, scope)
     run_steps(machine, workflow["steps"], env)
     outputs = machine.publisher.finish()

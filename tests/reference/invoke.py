@@ -35,6 +35,12 @@ def invoke(machine: Machine, step: Document, env: Env) -> None:
         env[value] = taken[port]
 
 
+def check_overrides(machine: Machine) -> None:
+    """Refuse what a request may not replace, whether or not a step invokes it (3.10, V338)."""
+    for target, other in machine.overrides.items():
+        _replacement(machine, target, other)
+
+
 def _absent(machine: Machine, component: Document, port: str, env: Env, value: str) -> bool:
     """An input left out that its port, or the runtime, can do without."""
     spec = (component.get("ports") or {}).get("inputs", {}).get(port, {})

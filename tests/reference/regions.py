@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.reference import executors
+from tests.reference.document import child_steps
 from tests.reference.invoke import invoke
 from tests.reference.machine import Env, Machine, read
 from tests.reference.values import (
@@ -48,15 +49,31 @@ def _branch(machine: Machine, step: Document, env: Env) -> None:
         if source is None or source not in inside:
             raise ReferenceError("phi", f"branch output {name!r} has no source for {key!r}")
         env[name] = inside[source]
-        _follow_session(machine, phi, env[name])
+        for cell in _final_phis(machine.workflow["steps"]).get((id(step), name), ()):
+            if machine.cells[cell]["scope"] == "session":
+                machine.final_cells[cell] = env[name]
 
 
-def _follow_session(machine: Machine, phi: Document, value: Array) -> None:
-    """A phi over the final reference of a session cell becomes that cell's final reference."""
-    sources = {*phi["cases"].values(), phi.get("default")}
-    for cell, spec in machine.cells.items():
-        if spec["scope"] == "session" and cell in sources:
-            machine.final_cells[cell] = value
+def _final_phis(steps: list[Document]) -> dict[tuple[int, str], list[str]]:
+    """Branch outputs by step and name -> the cells whose final reference they become (3.5).
+
+    A cell's final reference is its name after the loop that carries it, then each phi that has the last as a source.
+    """
+    final: dict[str, str] = {}
+    found: dict[tuple[int, str], list[str]] = {}
+
+    def visit(steps: list[Document]) -> None:
+        for step in steps:
+            visit(child_steps(step))
+            final.update({carry["cell"]: carry["cell"] for carry in step.get("carried") or []})
+            for name, phi in (step.get("outputs") or {}).items() if step["kind"] == "branch" else ():
+                sources = {*phi["cases"].values(), phi.get("default")}
+                moved = [cell for cell, last in final.items() if last in sources]
+                final.update(dict.fromkeys(moved, name))
+                found[id(step), name] = moved
+
+    visit(steps)
+    return found
 
 
 def _branch_key(name: str, predicate: Array) -> str:

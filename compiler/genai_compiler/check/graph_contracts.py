@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from genai_compiler.check.components import check_components
 from genai_compiler.check.contracts_io import DTYPES
 from genai_compiler.check.fault import COMPONENTS, Fault, Faults, Path, Rule, Rules
-from genai_compiler.check.graph_ports import FP8, backed_inputs, lora_inputs, ports_of, with_graph_ports
+from genai_compiler.check.graph_ports import backed_inputs, lora_inputs, ports_of, with_graph_ports
 from genai_compiler.check.group_ports import check_group_ports
 from genai_compiler.check.groups import check_groups
 from genai_compiler.check.serving import check_serving
 from genai_compiler.check.speculative import check_speculative
 from genai_compiler.check.steps import check_steps
 from genai_compiler.check.walk import Walk, infers_ports, invokes
-from genai_compiler.plan.dtypes import canonical
+from genai_compiler.plan.dtypes import stored
 from genai_compiler.read.document import TensorContract, Workflow
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.signature import Port
@@ -62,7 +62,7 @@ def _declared(name: str, ports: Mapping[str, TensorContract], side: str, graph: 
 
 def _agrees(name: str, contract: TensorContract, port: Port, artifact: str, path: Path) -> Faults:
     head, help = f"port '{port.name}' of component '{name}' contradicts {artifact}:", "write what the graph has"
-    said = FP8.get(contract.dtype, canonical(contract.dtype))
+    said = stored(contract.dtype)
     if port.dtype not in ("undefined", said):
         yield Fault("V313", (*path, "dtype"), f"{head} declared {contract.dtype}, the graph has {port.dtype}", help)
     if port.shape is None:

@@ -8,14 +8,6 @@ from genai_compiler.read.document import Metadata, TensorContract, Workflow
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.signature import Port
 
-FP8 = {
-    "fp8_e4m3fn": "float8_e4m3fn",
-    "float8_e4m3": "float8_e4m3fn",
-    "fp8_e4m3": "float8_e4m3fn",
-    "fp8_e5m2": "float8_e5m2",
-}
-"""Spellings of one storage type (standard, 1.4)."""
-
 
 def backed_inputs(graph: Graph) -> set[str]:
     """Graph inputs that an initializer stands in for when nothing is bound."""

@@ -198,14 +198,15 @@ class OpViews:
             enter += (f"del {', '.join(map(self.names.of, op.released_on_entry))}",)
         body = self.region(op.body, step)
         counts = bool(op.iteration) or step in self._counted
-        heed = ", request.stop_on_eos" if op.termination == "generation_eos" else ""
+        heed = ["request.stop_on_eos"] if op.termination == "generation_eos" else []
+        live_args = (self.names.of(op.continue_when), *heed, f"origin={literal(op.origin)}")
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "bound": f"{limit} = "
             + self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin)),
             "head": f"for {step if counts else '_'} in range({limit}):",
             "enter": enter,
-            "live": f"{live} = " + self._call("live_rows", self.names.of(op.continue_when) + heed),
+            "live": f"{live} = " + self._call("live_rows", *live_args),
             "stop": f"if not {live}.any():",
             "count": self._counter(op, step),
             "laws": tuple(self._law(carry, op) for carry in op.carried if self._has_law(carry)),
@@ -261,7 +262,7 @@ class OpViews:
 
     def _carry(self, op: Loop, live: str) -> tuple[str, ...]:
         """Lines that turn next values into current ones, all at once; inactive rows keep theirs."""
-        moving = [carry for carry in op.carried if carry.next != carry.cell]
+        moving = [carry for carry in op.carried if carry.next != carry.cell or self._may_not_merge(carry, op)]
         if not moving:
             return ()
         cells = [self.names.of(carry.cell) for carry in moving]
@@ -278,6 +279,15 @@ class OpViews:
             *(f"    {name} = {self._keep(c, live, op)}" for name, c in zip(merged, moving, strict=True) if c.merge),
             *_assignments(cells, merged),
         )
+
+    def _may_not_merge(self, carry: Carry, op: Loop) -> bool:
+        """Whether a cell that becomes itself may lack an entry for each row: inactive rows can't keep theirs then."""
+        if not carry.merge:
+            return False
+        type, live = self.plan.types[carry.cell], self.plan.types[op.continue_when]
+        known = type.row_axis is not None and isinstance(type.dims[type.row_axis], str)
+        fits = known and type.dims[type.row_axis or 0] == live.dims[0]
+        return not (fits and any(each.cell == op.continue_when for each in op.carried))
 
     def _keep(self, carry: Carry, live: str, op: Loop) -> str:
         cell = self._cell(carry)

@@ -260,8 +260,11 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         if adapter is not None:
             parameters = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in adapter.parameters)
             roles = [literal(tuple((port, adapter.role(port)) for port in ports)) for ports in (inputs, outputs)]
+            types = dict(plan.component(component).outputs)
+            forms = literal(tuple((types[port].dtype, types[port].rank) for port in outputs))
             given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
             given += [f"program={programs[name][0]}"] if name in programs else []
+            given += [f"forms={forms}"]
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]

@@ -6,7 +6,6 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from genai_compiler.check.graph_ports import backed_inputs
 from genai_compiler.check.walk import invokes
 from genai_compiler.plan.audio_program import AudioProgram, audio_program
 from genai_compiler.plan.build_speculation import build_speculation, draft_seeds
@@ -164,7 +163,7 @@ def _components(package: Package, report: Report) -> Iterator[Component]:
             graph = package.graphs.get(name)
             if graph is not None:
                 _resolve(name, declared, graph, report)
-                yield _onnx_component(name, declared, graph, format_path(path))
+                yield _onnx_component(name, declared, graph, _bound_inputs(name, package), format_path(path))
         else:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
             outputs = tuple((port, type_of(each)) for port, each in declared.ports.outputs.items())
@@ -195,9 +194,19 @@ def _program(name: str, abi: str, package: Package) -> AudioProgram | ImageProgr
     return image_program(programs.image, ports) if programs.image is not None else None
 
 
-def _onnx_component(name: str, declared: DeclaredComponent, graph: Graph, origin: str) -> Component:
+def _bound_inputs(name: str, package: Package) -> frozenset[str]:
+    """Input ports that some step binds on this component."""
+    bound = (each.inputs for _, each in invokes(package.workflow) if each.component == name)
+    return frozenset(port for inputs in bound for port in inputs)
+
+
+def _onnx_component(
+    name: str, declared: DeclaredComponent, graph: Graph, bound: frozenset[str], origin: str
+) -> Component:
+    """A component with the ports of its graph; an input that has a default there counts when some step binds it."""
     ports, signature = declared.ports, graph.signature
-    inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in signature.inputs)
+    taken = (*signature.inputs, *(each for each in signature.defaulted if each.name in bound))
+    inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in taken)
     outputs = tuple((each.name, graph_type(each, ports.outputs.get(each.name))) for each in signature.outputs)
     return Component(
         name, graph.artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin
@@ -208,13 +217,13 @@ def _resolve(name: str, declared: DeclaredComponent, graph: Graph, report: Repor
     """Hold declared ports against the graph: each must exist there, with a dtype, rank and extents that agree."""
     signature = graph.signature
     for side, wanted, found in (
-        ("inputs", declared.ports.inputs, signature.inputs),
+        ("inputs", declared.ports.inputs, (*signature.inputs, *signature.defaulted)),
         ("outputs", declared.ports.outputs, signature.outputs),
     ):
         ports: dict[str, Port] = {each.name: each for each in found}
         for port, contract in wanted.items():
             path = (*WORKFLOW, "components", name, "ports", side, port)
-            if port not in ports and port not in backed_inputs(graph):
+            if port not in ports:
                 what = f"graph {graph.artifact} of component '{name}' has no {side[:-1]} '{port}'"
                 report.error("port-not-in-graph", path, what, did_you_mean(port, ports))
             elif port in ports and (fault := contradiction(ports[port], contract)):

@@ -166,7 +166,9 @@ class StepBuilder:
 
     def _optional(self, component: Component) -> set[str]:
         declared = self.package.workflow.components[component.name].ports.inputs
-        return {port for port, contract in declared.items() if contract.optional}
+        graph = self.package.graphs.get(component.name)
+        defaulted = {each.name for each in graph.signature.defaulted} if graph is not None else set[str]()
+        return {port for port, contract in declared.items() if contract.optional} | defaulted
 
     def _poison(self, step: InvokeStep, path: Path, scope: Scope) -> None:
         for port, name in step.outputs.items():

@@ -39,20 +39,28 @@ def output_checks(component: Component, outputs: tuple[tuple[str, str], ...], pa
 
 
 def _symbol_checks(component: Component, held: list[tuple[str, Type, Type, bool]], package: Package) -> list[Check]:
-    """One check a symbol that several axes carry. Symbols inferred from a graph are the graph's own affair."""
+    """One check a symbol that several axes carry, or one that stands for several entries each (standard, 3.2).
+
+    Symbols inferred from a graph are the graph's own affair.
+    """
     declared = package.workflow.components[component.name].ports
     if not declared.inputs and not declared.outputs:
         return []
     groups: dict[str, list[tuple[str, int, int, Term]]] = {}
+    ragged: set[str] = set()  # symbols whose extents may not be whole numbers of units
     for value, wanted, found, from_request in held:
         for axis, dim in enumerate(wanted.dims):
             if isinstance(dim, str):
                 factor = wanted.row_factor if axis == wanted.row_axis else 1
-                groups.setdefault(dim, []).append((value, axis, factor, _term(value, axis, found, from_request)))
+                term = _term(value, axis, found, from_request)
+                groups.setdefault(dim, []).append((value, axis, factor, term))
+                bound = from_request and found.row_axis == axis and found.row_factor % factor == 0
+                if not bound and (term % factor if isinstance(term, int) else factor > 1):
+                    ragged.add(dim)
     return [
         SymbolCheck(symbol, tuple(dict.fromkeys((value, axis, factor) for value, axis, factor, _ in places)))
         for symbol, places in sorted(groups.items())
-        if len({(factor, term) for _, _, factor, term in places}) > 1
+        if symbol in ragged or len({(factor, term) for _, _, factor, term in places}) > 1
     ]
 
 

@@ -1,6 +1,6 @@
 """Contracts as types: what a document declares, what a graph gives, and whether one fits the other (standard, 2.1)."""
 
-from genai_compiler.plan.dtypes import canonical
+from genai_compiler.plan.dtypes import stored
 from genai_compiler.plan.ir import Dim, Type
 from genai_compiler.read.document import RequestAligned, RequestExpanded, TensorContract
 from genai_compiler.read.signature import Port
@@ -12,7 +12,7 @@ def type_of(contract: TensorContract) -> Type:
     axis = layout.axis if isinstance(layout, RequestAligned | RequestExpanded) else None
     factor = layout.factor if isinstance(layout, RequestExpanded) else 1
     shape = tuple(contract.shape) if contract.shape is not None else None
-    return Type(canonical(contract.dtype), contract.rank, shape, axis, factor)
+    return Type(stored(contract.dtype), contract.rank, shape, axis, factor)
 
 
 def graph_type(port: Port, declared: TensorContract | None) -> Type:
@@ -22,18 +22,18 @@ def graph_type(port: Port, declared: TensorContract | None) -> Type:
     """
     if declared is None:
         dims = port.shape if port.shape is not None else ()
-        return Type(canonical(port.dtype), len(dims), tuple(_inferred(axis, dim) for axis, dim in enumerate(dims)))
+        return Type(stored(port.dtype), len(dims), tuple(_inferred(axis, dim) for axis, dim in enumerate(dims)))
     said = type_of(declared)
     if port.shape is None or len(port.shape) != said.rank:
-        return Type(canonical(port.dtype), said.rank, said.shape, said.row_axis, said.row_factor)
+        return Type(stored(port.dtype), said.rank, said.shape, said.row_axis, said.row_factor)
     dims = tuple(mine if isinstance(mine, int) else theirs for mine, theirs in zip(port.shape, said.dims, strict=True))
-    return Type(canonical(port.dtype), said.rank, dims, said.row_axis, said.row_factor)
+    return Type(stored(port.dtype), said.rank, dims, said.row_axis, said.row_factor)
 
 
 def contradiction(port: Port, declared: TensorContract) -> str:
     """How a declared port contradicts the graph's own, in words; "" when it does not."""
     said = type_of(declared)
-    if port.dtype != "undefined" and canonical(port.dtype) != said.dtype:
+    if port.dtype != "undefined" and stored(port.dtype) != said.dtype:
         return f"declared {said.dtype}, the graph has {port.dtype}"
     if port.shape is None:
         return ""

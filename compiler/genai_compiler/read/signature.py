@@ -45,7 +45,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a graph says without its weights. `external_data`: package-relative names, checked to be there."""
+    """What a graph says without its weights. `external_data`: package-relative names, checked to be there.
+
+    defaulted: graph inputs that an initializer stands in for when nothing is bound.
+    """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -53,6 +56,7 @@ class Signature:
     metadata: tuple[tuple[str, str], ...]
     external_data: tuple[str, ...]
     cache_ops: tuple[CacheOp, ...]
+    defaulted: tuple[Port, ...] = ()
 
 
 def read_signature(path: Path, root: Path) -> Signature:
@@ -99,6 +103,7 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         metadata=tuple(sorted((each.key, each.value) for each in model.metadata_props)),
         external_data=files,
         cache_ops=cache_ops(graph),
+        defaulted=tuple(port_of(each) for each in graph.input if each.name in held),
     )
 
 

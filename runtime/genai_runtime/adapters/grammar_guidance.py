@@ -34,11 +34,11 @@ def _step(action: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
     table = inputs["transition_table"]
     if ((state < 0) | (state >= table.shape[0])).any() or ((table < -1) | (table >= table.shape[0])).any():
         raise ValueError("a state or a transition names no row of the transition table")
+    if "tokens" in inputs and (inputs["tokens"] < 0).any():
+        raise ValueError("a token is negative")
     consumed = np.zeros_like(state)
     if action != "clone":
         tokens, lengths = inputs["tokens"], inputs["valid_length"]
-        if (tokens < 0).any():
-            raise ValueError("a token is negative")
         if ((lengths < 0) | (lengths > tokens.shape[1])).any():
             raise ValueError(f"valid_length {lengths.tolist()} leaves the {tokens.shape[1]} tokens given")
         for row in range(state.size):

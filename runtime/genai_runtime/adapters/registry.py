@@ -11,7 +11,7 @@ from genai_runtime.adapters.grammar_guidance import grammar_guidance
 from genai_runtime.adapters.image.preprocess import image_preprocess
 from genai_runtime.adapters.telemetry import telemetry
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError
-from genai_runtime.values import Array, Value, to_array, to_value
+from genai_runtime.values import NUMPY, Array, Value, to_array, to_bfloat16, to_value
 
 GROUP = "genai_runtime.adapters"
 Parameters = Mapping[str, bool | int | float | str]
@@ -37,23 +37,41 @@ BY_SERVICE = frozenset({"onnx-genai.parameter-overlay@1"})
 
 @dataclass(frozen=True)
 class Adapter:
-    """One invoke of an adapter: (port, role) pairs in the order in which values come and go."""
+    """One invoke of an adapter: (port, role) pairs in the order in which values come and go.
+
+    forms: the element type and rank that each output port declares, None where nothing is held against them.
+    """
 
     call: AdapterCall
     inputs: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, str], ...]
     origin: str
+    forms: tuple[tuple[str, int], ...] | None = None
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         """Values in the order of `inputs` in, in the order of `outputs` out. Raises GenaiError naming the step."""
         arrays = {role: to_array(value) for (_, role), value in zip(self.inputs, values, strict=True)}
         try:
             made = self.call(arrays)
-            return [_value(made[role]) for _, role in self.outputs]
+            return [self._value(at, made[role]) for at, (_, role) in enumerate(self.outputs)]
         except GenaiError as failure:
             raise type(failure)(failure.code, failure.what, help=failure.help, origin=self.origin) from failure
         except (ArithmeticError, LookupError, TypeError, ValueError) as failure:
             raise ExecutionError("adapter", f"{type(failure).__name__}: {failure}", origin=self.origin) from failure
+
+    def _value(self, at: int, array: Array | Value) -> Value:
+        """An output as a tensor; bfloat16 may come as the float32 that outputs have. What is a tensor stays one."""
+        if not isinstance(array, np.ndarray | np.generic):
+            return array
+        if self.forms is None:
+            return to_value(array)
+        dtype, rank = self.forms[at]
+        bits = to_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.float32 else array
+        if bits.dtype != NUMPY[dtype] or bits.ndim != rank:
+            port = self.outputs[at][0]
+            what = f"port '{port}' is {array.dtype} of rank {array.ndim}, its contract says {dtype} of rank {rank}"
+            raise ExecutionError("adapter", what)
+        return to_value(bits, dtype)
 
 
 def open_adapter(
@@ -63,8 +81,11 @@ def open_adapter(
     outputs: tuple[tuple[str, str], ...],
     origin: str,
     program: Any = None,
+    forms: tuple[tuple[str, int], ...] | None = None,
 ) -> Adapter:
     """The adapter of one invoke. abi: `name@version`; program: what it is to run, where the document says so.
+
+    forms: dtype and rank of each output port.
 
     Raises LoadError `adapter-missing`, `adapter-parameters`.
     """
@@ -78,11 +99,7 @@ def open_adapter(
         raise LoadError(
             "adapter-parameters", f"adapter '{abi}' refuses its parameters: {fault}", origin=origin
         ) from fault
-    return Adapter(call, inputs, outputs, origin)
-
-
-def _value(made: Array | Value) -> Value:
-    return to_value(made) if isinstance(made, np.ndarray | np.generic) else made
+    return Adapter(call, inputs, outputs, origin, forms)
 
 
 def _installed(abi: str) -> Factory | None:
