@@ -33,7 +33,8 @@ class DecoderSpec:
     """The decoder's ports and the shape of its state, all taken from the graph at compile time.
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row.
+    one token a row. counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or
+    `valid` after it.
     """
 
     component: str
@@ -50,6 +51,7 @@ class DecoderSpec:
     ragged: bool
     vocab_size: int
     one_token: bool
+    counts: tuple[tuple[str, str, str], ...] = ()
 
 
 class Decoder:
@@ -132,7 +134,12 @@ class Decoding:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         if spec.positions is not None:
             feeds[spec.positions[0]] = self._positions_of(np.where(valid, np.arange(self.first), 0))
-        return feeds
+        return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths)
+
+    def counts_of(self, written: Array, valid: Array) -> dict[str, Array]:
+        """What the ports that count take, [rows]: positions written before a run and valid ones after it."""
+        numbers = {"written": written, "valid": valid}
+        return {port: numbers[kind].astype(NUMPY[dtype]) for port, dtype, kind in self.spec.counts}
 
     def feed_rest(self) -> None:
         """Run the tokens of the prompt behind the first `first`, one by one; rows are equally long."""

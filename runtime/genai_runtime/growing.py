@@ -39,6 +39,8 @@ class GrowingDecoding(Decoding):
         if self.spec.mask is not None:
             self._feed_mask(self.spec.mask)
         self.filled += 1
+        self._counted = self.counts_of(self.lengths, self.lengths + 1)
+        self._feeds.update((port, view(array)) for port, array in self._counted.items())
         self.lengths = self.lengths + 1
         self._take()
         # a row that is full has ended: its position only has to stay one that exists while others go on

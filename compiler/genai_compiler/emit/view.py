@@ -259,6 +259,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
     mask = facts.mask
     flags = () if mask is None else (literal(mask.port), literal(mask.dtype), f"columns={mask.use == 'columns'}")
     slots = ", ".join(_slot(group) for group in plan.groups)
+    counts = ", ".join(literal((each.port, each.dtype, each.kind)) for each in facts.counts)
     args = [
         f"component={literal(facts.component)}",
         f"origin={literal(_decode_origin(plan))}",
@@ -274,6 +275,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         f"ragged={facts.ragged}",
         f"vocab_size={facts.vocab_size}",
         f"one_token={facts.one_token}",
+        *([f"counts=({counts},)"] if counts else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
 

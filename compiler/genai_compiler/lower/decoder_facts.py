@@ -57,6 +57,39 @@ class FixedState:
 
 
 @dataclass(frozen=True)
+class StaticState:
+    """One cache of the graph's own capacity, [batch, *shape], that a run updates at given positions.
+
+    axis: the axis of positions, of the whole tensor; shape[axis - 1] is the capacity.
+    """
+
+    role: Literal["key", "value"]
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    axis: int
+
+    @property
+    def capacity(self) -> int:
+        """Positions it holds."""
+        return self.shape[self.axis - 1]
+
+
+@dataclass(frozen=True)
+class StaticCache:
+    """Caches of fixed capacity, and the ports that say where a run writes and how much is valid after it.
+
+    write_indices, lengths: int [batch].
+    """
+
+    write_indices: Port
+    lengths: Port
+    states: tuple[StaticState, ...]
+
+
+@dataclass(frozen=True)
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
@@ -66,7 +99,9 @@ class DecoderFacts:
     each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
     row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
     token a row, so a prompt goes in one by one.
-    mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
+    static_cache: caches that a call updates at given positions. extras: (role, input) pairs that the application gives,
+    the same for a whole request. mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be
+    one buffer.
     """
 
     artifact: str
@@ -87,6 +122,13 @@ class DecoderFacts:
     last_token_only: bool
     one_token: bool
     length_switches: tuple[LengthSwitch, ...]
+    static_cache: StaticCache | None = None
+    extras: tuple[tuple[str, Port], ...] = ()
+
+    @property
+    def static_states(self) -> tuple[StaticState, ...]:
+        """The caches of fixed capacity, () when there are none."""
+        return self.static_cache.states if self.static_cache is not None else ()
 
     @property
     def cache_bytes_per_token(self) -> int:

@@ -15,8 +15,11 @@ from genai_compiler.lower.decoder_components import (
     Data,
     application_contract,
     cell_contract,
+    control_ports,
+    count_contract,
     decoder_component,
     policy_component,
+    row_wise,
     token_contract,
 )
 from genai_compiler.lower.decoder_facts import DecoderFacts
@@ -60,7 +63,7 @@ def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) 
 def application_inputs(facts: DecoderFacts) -> dict[str, str]:
     """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
     names: dict[str, str] = {}
-    for port in (facts.attention_mask, facts.position_ids):
+    for port in (facts.attention_mask, facts.position_ids, *(port for _, port in facts.extras)):
         if port is not None:
             name = "application." + port.name.replace("/", "_").replace(" ", "_")
             names[port.name] = name + "_" if name in names.values() else name
@@ -82,7 +85,7 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
         "components": {"decoder": decoder_component(facts), "token_policy": policy_component(facts)},
         "state": _state(facts),
     }
-    if facts.states or facts.fixed_states:
+    if state_cells(facts):
         workflow["serving"] = _serving(facts)
     return workflow | {"steps": [_loop(facts)]}
 
@@ -104,13 +107,18 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
         inputs["package.eos_token_ids"] = _literal(contract, list(eos), role) | {"externally_suppliable": True}
     for port, extent in ((facts.attention_mask, "total_sequence"), (facts.position_ids, "sequence")):
         if port is not None:
-            inputs[application[port.name]] = _application(port, extent)
+            inputs[application[port.name]] = _application(port, application_contract(port, extent))
+    for _, port in facts.extras:
+        inputs[application[port.name]] = _application(port, row_wise(port))
     for port in facts.zero_inputs:
         inputs[f"package.{port.name}"] = _literal({"dtype": port.dtype, "rank": 1, "shape": [1]}, 0)
     inputs["package.active"] = _literal(FLAG, True)
     inputs["package.done"] = _literal(FLAG, False)
     inputs["package.accepted_len"] = _literal(COUNT, 0)
     inputs["package.sequence_capacity"] = _literal(SCALAR, limit)
+    if facts.static_cache is not None:
+        inputs["package.cache_lengths"] = _literal(count_contract(facts.static_cache.write_indices), 0)
+        inputs["package.capacity"] = _literal(SCALAR, facts.static_states[0].capacity)
     for name, state in seeds(facts).items():
         zero = 0.0 if "float" in state.dtype else 0
         inputs[name] = _literal(cell_contract(state), zero)
@@ -131,9 +139,9 @@ def _literal(contract: Data, default: Any, role: Data | None = None) -> Data:
     return {"contract": contract, "role": role or {"kind": "opaque"}, "source": source, "default": default}
 
 
-def _application(port: Port, extent: str) -> Data:
+def _application(port: Port, contract: Data) -> Data:
     return {
-        "contract": application_contract(port, extent),
+        "contract": contract,
         "role": {"kind": "opaque"},
         "source": {"kind": "application", "name": port.name},
         "required": True,
@@ -154,6 +162,9 @@ def _state(facts: DecoderFacts) -> Data:
             "recurrence": {"kind": "bounded", "axis": 1, "max": "package.sequence_capacity"},
         },
     }
+    if facts.static_cache is not None:
+        contract = count_contract(facts.static_cache.write_indices)
+        cells["cache_lengths"] = {"contract": contract, "initializer": "package.cache_lengths", **plain}
     return cells | declared_cells(facts)
 
 
@@ -164,7 +175,7 @@ def _serving(facts: DecoderFacts) -> Data:
 
 def _loop(facts: DecoderFacts) -> Data:
     cells = state_cells(facts)
-    policy = ("active", "done", "accepted_len")
+    policy = ("active", "done", "accepted_len", *(("cache_lengths",) if facts.static_cache is not None else ()))
     carried = [{"cell": cell, "next": f"body.{cell}"} for cell in (*policy, *cells)]
     return {
         "kind": "loop",
@@ -191,6 +202,7 @@ def _invoke_decoder(facts: DecoderFacts) -> Data:
     inputs = {facts.token_ids.name: "request.input_ids", **application_inputs(facts)}
     inputs |= {port.name: f"package.{port.name}" for port in facts.zero_inputs}
     cells = state_cells(facts)
+    inputs |= {port.name: "cache_lengths" for port in control_ports(facts)}
     inputs |= {state.input: cell for cell, state in cells.items()}
     outputs = {facts.logits.name: "step.logits"}
     if facts.hidden is not None:

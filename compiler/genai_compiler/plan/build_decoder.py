@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from genai_compiler.plan.decoder_form import HELP, form_faults
+from genai_compiler.plan.decoder_form import HELP, control_ports, form_faults
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -21,9 +21,9 @@ from genai_compiler.plan.ir import (
 )
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
-from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Mask, Slot, StateGroup
+from genai_compiler.plan.state import GROWTH, ROWS, Count, DecodeFacts, Mask, Slot, StateGroup
 from genai_compiler.read.attention import writes_in_place
-from genai_compiler.read.document import Bounded, Component, EmitStep, InvokeStep, LoopStep
+from genai_compiler.read.document import Bounded, Component, EmitStep, IndexedScatter, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
 from genai_compiler.read.mask_width import width_reaches_only_attention
@@ -98,7 +98,8 @@ class DecoderLoop:
         policy_at, policy = self.policy
         selects = format_path((*path, "steps", policy_at))
         first = {port: scope.values.define(f"{cells[port]}.0", type) for port, type in flags.items()}
-        made = {port: inner.define(name, flags.get(port, token)) for port, name in policy.outputs.items()}
+        owned = {**flags, "token": token}
+        made = {port: inner.define(name, owned[port]) for port, name in policy.outputs.items() if port in owned}
         chosen = SelectToken(logits, made["token"], made["active"], made["done"], made["accepted_len"], selects)
         passed = Decode(facts.component, "step", sequence, logits, format_path((*path, "steps", at)), extras)
         emits = tuple(self._emits(made["token"], cells["active"], path))
@@ -145,7 +146,8 @@ class DecoderLoop:
                 what = f"state port '{alias.input}' is no input of {graph.artifact}, or nothing writes it back"
                 steps.report.error("state-port", place, what)
                 continue
-            dims = [_dim(axis, dim, group.sequence_axis) for axis, dim in enumerate(type.dims)]
+            growth = None if isinstance(group.update, IndexedScatter) else group.sequence_axis
+            dims = [_dim(axis, dim, growth) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:
                 what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
@@ -179,7 +181,9 @@ class DecoderLoop:
             return None
         mask = self._mask(graph, ports.get("attention_mask"))
         positions = ports.get("position_ids")
+        counts = tuple(self._counts(inputs))
         fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
+        fed |= {each.port for each in counts}
         self._unfed(steps, graph, fed, groups)
         one_token = takes_one_token(graph.model, inputs[tokens])
         cut = last_token_only(graph.model, logits)
@@ -195,7 +199,14 @@ class DecoderLoop:
             ragged=not one_token and not cut and self._ragged(graph, mask, positions in inputs, groups),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
+            counts=counts,
         )
+
+    def _counts(self, inputs: dict[str, Port]) -> Iterator[Count]:
+        """The ports of caches of fixed capacity that the graph has."""
+        for port, _, kind in control_ports(self.package.workflow, self.decode[1].component):
+            if port in inputs:
+                yield Count(port, inputs[port].dtype, "written" if kind == "written" else "valid")
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""
@@ -204,6 +215,7 @@ class DecoderLoop:
         state = {
             alias.input for group in self._declared_groups() for alias in group.ports.get(decode.component, {}).values()
         }
+        state |= {port for port, _, _ in control_ports(self.package.workflow, decode.component)}
         for port, name in decode.inputs.items():
             if roles.get(port) not in OWNED_ROLES and port not in state:
                 value = steps.read(name, (*path, "steps", at, "inputs", port), scope)

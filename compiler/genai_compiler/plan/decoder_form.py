@@ -10,6 +10,7 @@ from genai_compiler.plan.report import Path
 from genai_compiler.read.document import (
     Carry,
     EmitStep,
+    IndexedScatter,
     InvokeStep,
     LiteralSource,
     LoopStep,
@@ -21,6 +22,9 @@ from genai_compiler.read.document import (
 Fault = tuple[Path, str]
 FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len": 0}
 """Policy outputs that become cells, and what each cell starts from."""
+
+LENGTHS = "cache_lengths"
+"""The policy's further output where caches of fixed capacity are written by index."""
 
 HELP = (
     "write the loop as the runtime's own form has it (standard, 10.3), or declare graphs for sampling and termination"
@@ -40,10 +44,11 @@ def form_faults(
         return
     if loop.termination != "generation_eos":
         yield ("termination",), "a loop with the runtime's token policy ends by generation_eos"
-    yield from _policy(decode, policy, logits)
+    flags = {**FLAGS, **_lengths(workflow, decode.component)}
+    yield from _policy(decode, policy, logits, flags)
     aliases = _aliases(workflow, decode.component)
     cells = {each.cell: (at, each) for at, each in enumerate(loop.carried)}
-    yield from _carries(workflow, loop, decode, policy, aliases, cells, tokens)
+    yield from _carries(workflow, loop, decode, policy, aliases, cells, tokens, flags)
     yield from _bindings(workflow, decode, roles, aliases, tokens)
     active = _cell_of(loop, policy.outputs.get("active"))
     if loop.continue_when != active:
@@ -53,11 +58,28 @@ def form_faults(
             yield from _emit(step, at, policy, active)
 
 
-def _policy(decode: InvokeStep, policy: InvokeStep, logits: str) -> Iterator[Fault]:
+def control_ports(workflow: Workflow, component: str) -> Iterator[tuple[str, str, str]]:
+    """(port, cell, kind) of a component's ports that tell where its caches are written, and how far they are valid."""
+    for group in workflow.serving.state_service.groups.values() if workflow.serving is not None else ():
+        update = group.update
+        if isinstance(update, IndexedScatter) and component in group.ports:
+            if component in update.write_indices_ports:
+                yield update.write_indices_ports[component], update.write_indices, "written"
+            if component in update.kv_length_ports:
+                yield update.kv_length_ports[component], group.logical_lengths or update.write_indices, "valid"
+
+
+def _lengths(workflow: Workflow, component: str) -> dict[str, int]:
+    """The cell of written lengths, which the policy advances; it starts from 0."""
+    return {LENGTHS: 0} if any(True for _ in control_ports(workflow, component)) else {}
+
+
+def _policy(decode: InvokeStep, policy: InvokeStep, logits: str, flags: Mapping[str, bool | int]) -> Iterator[Fault]:
     if dict(policy.inputs) != {"logits": decode.outputs.get(logits, "")}:
         yield ("steps", 1, "inputs"), f"the token policy takes the decoder's '{logits}' and nothing else"
-    if set(policy.outputs) != {"token", *FLAGS}:
-        yield ("steps", 1, "outputs"), "the token policy gives token, active, done and accepted_len, all bound"
+    if set(policy.outputs) != {"token", *flags}:
+        names = ", ".join(each for each in flags if each != "accepted_len")
+        yield ("steps", 1, "outputs"), f"the token policy gives token, {names} and accepted_len, all bound"
 
 
 def _aliases(workflow: Workflow, component: str) -> dict[str, StatePortAlias]:
@@ -79,10 +101,11 @@ def _carries(
     aliases: Mapping[str, StatePortAlias],
     cells: Mapping[str, tuple[int, Carry]],
     tokens: str,
+    flags: Mapping[str, bool | int],
 ) -> Iterator[Fault]:
     """Every state cell is past and present of its ports; flags and sequence come from the policy; nothing more."""
     wanted = {cell: decode.outputs.get(alias.output or "") for cell, alias in aliases.items()}
-    for port, start in FLAGS.items():
+    for port, start in flags.items():
         cell = _cell_of(loop, policy.outputs.get(port))
         if cell is None or cell in wanted:
             yield ("carried",), f"one cell must carry the policy's '{port}'"
@@ -135,6 +158,9 @@ def _bindings(
             if given is None or given.source.kind != "application":
                 what = f"'{port}' is formed by the runtime: bind it to an application input of its own"
                 yield ("steps", 0, "inputs", port), what
+    for port, cell, _ in control_ports(workflow, decode.component):
+        if decode.inputs.get(port) != cell:
+            yield ("steps", 0, "inputs", port), f"the port '{port}' takes the cell '{cell}'"
     for cell, alias in aliases.items():
         if decode.inputs.get(alias.input) != cell:
             yield ("steps", 0, "inputs", alias.input), f"the state port '{alias.input}' takes its cell '{cell}'"

@@ -57,11 +57,20 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it."""
+
+    port: str
+    dtype: str
+    kind: Literal["written", "valid"]
+
+
+@dataclass(frozen=True)
 class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row, so that a prompt goes in one by one.
+    one token a row, so that a prompt goes in one by one. counts: ports that tell where a run writes its caches.
     """
 
     component: str
@@ -75,6 +84,7 @@ class DecodeFacts:
     ragged: bool
     vocab_size: int
     one_token: bool
+    counts: tuple[Count, ...] = ()
 
 
 def _per_token(slot: Slot) -> int:

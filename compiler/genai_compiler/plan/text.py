@@ -112,6 +112,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.positions is not None:
         port, dtype, rank = facts.positions
         yield f"  positions {port} ({dtype})" + (", three copies" if rank == 3 else "")
+    for each in facts.counts:
+        yield f"  {each.kind} positions a row: {each.port} ({each.dtype})"
     if facts.one_token:
         yield "  one token a run: the prompt goes in token by token"
 

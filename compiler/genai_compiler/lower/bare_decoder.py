@@ -1,0 +1,170 @@
+"""A `model.io` document and its graph -> the one Workflow (metadata standard, 10.1 and 10.3).
+
+The block names ports; everything else is the graph's. What the document says beside that is held against the graph, and
+what it says falsely is reported.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from genai_compiler.lower.bare_facts import document_doubts
+from genai_compiler.lower.decoder_facts import Aliasing, DecoderFacts
+from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.genai_config_v1 import Lowered
+from genai_compiler.lower.match_io import match_io
+from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
+from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.stated import Fact, Stated
+from genai_compiler.lower.unrunnable import check_graph
+from genai_compiler.problem import CompileError, Problem, errors, ordered
+from genai_compiler.read.bare import BareDocument
+from genai_compiler.read.config_json import parse_config
+from genai_compiler.read.genai_config import CONFIG_NAME, genai_config_of
+from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
+from genai_compiler.read.one_token import takes_one_token
+from genai_compiler.read.places import DocPath, Places
+from genai_compiler.read.session_options import SessionOptions
+from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.text_facts import TextFacts, read_text_facts
+
+_IO: DocPath = ("model", "io")
+_PATHS: dict[Fact, DocPath] = {
+    "kv_heads": ("model", "attention", "num_kv_heads"),
+    "head_size": ("model", "attention", "head_dim"),
+    "layers": _IO,
+    "vocab_size": ("model", "vocab_size"),
+    "context_length": ("model", "max_sequence_length"),
+    "share_buffer": (*_IO, "aliasing"),
+    "window": _IO,
+    "key": (*_IO, "kv_inputs"),
+    "value": (*_IO, "kv_inputs"),
+    "state": (*_IO, "state_pairs"),
+}
+
+
+def lower_bare(root: Path, document: BareDocument, places: Places) -> Lowered:
+    """Lower the document of the package in `root`. Raises CompileError with every problem, warnings included."""
+    artifact = _graph_file(root, places)
+    model = load_graph(root / artifact, root)
+    signature = signature_of(model, artifact, root)
+    assert document.model is not None
+    assert document.model.io is not None
+    ports, found = match_io(document.model.io, signature, _IO, places)
+    decoder, static = ports.decoder, ports.static
+    merge = Merge(stated_by(document, places), signature)
+    states = merge_states(decoder, merge)
+    one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
+    fixed = merge_fixed_states(decoder, one_token, merge)
+    aliasing = choose_aliasing(states, decoder, merge)
+    width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
+    text, doubts = bare_text_facts(root, width, places)
+    capacities = [each.capacity for each in states]
+    capacities += [each.capacity for each in static.states] if static is not None else []
+    length = merge_length(capacities, merge, text.context_length)
+    has_state = bool(decoder.keys or decoder.values or decoder.fixed or static)
+    mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
+    problems = [*found, *merge.problems, *doubts, *check_graph(model, artifact, has_state, mask)]
+    problems += document_doubts(document, signature, ports, places)
+    if errors(problems) or decoder.token_ids is None or decoder.logits is None:
+        raise CompileError(problems)
+    facts = DecoderFacts(
+        artifact=artifact,
+        signature=signature,
+        token_ids=decoder.token_ids,
+        attention_mask=decoder.attention_mask,
+        position_ids=decoder.position_ids,
+        logits=decoder.logits,
+        hidden=decoder.hidden,
+        zero_inputs=(),
+        states=states,
+        fixed_states=fixed,
+        aliasing=_permitted(document, aliasing),
+        max_sequence_length=length,
+        vocab_size=width,
+        sampled_ids=sampled,
+        mask_use=mask_use(model, mask) if mask else "lengths",
+        last_token_only=last_token_only(model, decoder.logits.name),
+        one_token=one_token,
+        length_switches=length_switches(model),
+        static_cache=static,
+        extras=ports.extras,
+    )
+    defaults = document.generation.defaults if document.generation is not None else None
+    lowered = decoder_document(facts, text.eos, defaults.model_dump(exclude_none=True) if defaults else {})
+    lowered["required_capabilities"] = list(document.required_capabilities)
+    return Lowered(
+        document=lowered,
+        problems=ordered(problems),
+        notes=_notes(facts, text),
+        text=text,
+        providers=(),
+        session_options=SessionOptions(),
+        signature=signature,
+        decoder=facts,
+    )
+
+
+def stated_by(document: BareDocument, places: Places) -> Stated:
+    """What the document states of its decoder."""
+    model = document.model
+    attention = model.attention if model is not None else None
+    return Stated(
+        kv_heads=attention.num_kv_heads if attention is not None else None,
+        head_size=attention.head_dim if attention is not None else None,
+        layers=None,
+        vocab_size=model.vocab_size if model is not None else None,
+        context_length=model.max_sequence_length if model is not None else None,
+        share_buffer=model is not None and model.io is not None and model.io.aliasing == "required",
+        window=None,
+        paths=_PATHS,
+        place=places.find,
+    )
+
+
+def bare_text_facts(root: Path, width: int | None, places: Places) -> tuple[TextFacts, tuple[Problem, ...]]:
+    """What the text files beside the graph say; the document itself names no token.
+
+    width: ids at or above it can't be produced.
+    """
+    empty, _ = genai_config_of(parse_config(b'{"model": {}}', CONFIG_NAME))
+    facts, problems = read_text_facts(root, empty, width)
+    return facts, tuple(_of_the_document(each, places) for each in problems)
+
+
+def _of_the_document(problem: Problem, places: Places) -> Problem:
+    """A problem placed in the configuration that such a package lacks, at the document that it has."""
+    if problem.where.file != CONFIG_NAME:
+        return problem
+    help = problem.help
+    if problem.code == "no-end-token":
+        help = "state eos_token_id in generation_config.json"
+    return replace(problem, where=places.find(()), path="", help=help.replace(CONFIG_NAME, "the document"))
+
+
+def _graph_file(root: Path, places: Places) -> str:
+    """The document names no file: the package's only graph, or the one called `model` among several."""
+    found = sorted(each.name for each in root.iterdir() if each.name.endswith((".onnx", ".onnx.textproto")))
+    named = [each for each in found if each in ("model.onnx", "model.onnx.textproto")]
+    if len(found) == 1 or len(named) == 1:
+        return (named or found)[0]
+    what = f"the package holds several graphs ({', '.join(found[:6])}) and the document names none"
+    if not found:
+        what = "the package holds no graph beside the document"
+    help = "put the decoder's graph beside the document as model.onnx"
+    raise CompileError([Problem("missing-file", places.find(()), "", what, help)])
+
+
+def _permitted(document: BareDocument, proved: Aliasing) -> Aliasing:
+    """A document may forbid what the graph would allow; without a word of it, the graph decides."""
+    io = document.model.io if document.model is not None else None
+    forbidden = io is not None and io.aliasing == "forbidden"
+    return "forbidden" if forbidden and proved == "permitted" else proved
+
+
+def _notes(facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:
+    ends = "; ".join(f"{each.id} ({', '.join(each.said_by)})" for each in text.end_ids)
+    return (
+        "provenance: lowered from model.io; the document holds no workflow of its own",
+        f"end tokens: {ends or 'none'}",
+        f"positions: up to {facts.max_sequence_length}",
+    )
