@@ -62,16 +62,23 @@ class Decoder:
         self.session = sessions.session(spec.component)
 
     def start(
-        self, tokens: Value, request: Request, limit: int, extras: Mapping[str, Value] | None = None
+        self,
+        tokens: Value,
+        request: Request,
+        limit: int,
+        extras: Mapping[str, Value] | None = None,
+        own_prompt: bool = True,
     ) -> "Decoding":
         """State for one request. tokens: integer [rows, longest prompt], right-padded; limit: new tokens at most.
+
+        own_prompt: they are the request's prompt, whose rows' lengths it knows; else every row is as long as the array.
 
         Raises RequestError `empty-prompt`, `ragged-rows`.
         """
         from genai_runtime.growing import GrowingDecoding
         from genai_runtime.in_place import InPlaceDecoding
 
-        ids, lengths = to_array(tokens), request.prompt_lengths
+        ids, lengths = to_array(tokens), request.prompt_lengths if own_prompt else None
         if not ids.size:
             raise RequestError("empty-prompt", "the prompt has no tokens", help="give at least one token a row")
         valid = np.asarray(lengths if lengths is not None else (ids.shape[1],) * ids.shape[0], dtype=np.int64)

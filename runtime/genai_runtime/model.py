@@ -81,7 +81,8 @@ class Model:
         executor = self._executor
         prompts = self._prompts(prompt, batch, add_special_tokens)
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
-        limits = resolve_limits(max_new_tokens, prompts, self._generation)
+        decoded = self._generation["prompt_decoded"]
+        limits = resolve_limits(max_new_tokens, prompts if decoded else [[0]] * len(prompts), self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         stopped, audience = set[int](), Audience()
         if self._generation["policy"] == "runtime":
@@ -89,7 +90,7 @@ class Model:
             runs = self._runtime_runs(executor, prompts, limits, options, stop_on_eos, stopped, audience)
         else:
             runs = self._workflow_runs(executor, prompts, limits, sampling, stop_on_eos)
-        return Generation(runs, prompts, text, stopped, limits.context, audience)
+        return Generation(runs, prompts, text, stopped, limits.context if decoded else 0, audience)
 
     def chat(
         self,
@@ -287,7 +288,7 @@ class Model:
         ]
         if not prompts or any(not each for each in prompts):
             raise RequestError("empty-prompt", "a prompt has no tokens", help="give at least one token a row")
-        size = int(self._generation["vocab_size"] or 0)
+        size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
         end = size or 1 << 31
         wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})
         if wrong:

@@ -47,7 +47,8 @@ def refused(folder: Path) -> dict[str, Problem]:
 
 
 def with_positions(model: ModelProto, shape: list[str | int]) -> ModelProto:
-    """The graph with one more integer input, which it adds to the embedding without effect."""
+    """The graph with one more integer input, which it reads without effect."""
+    model.graph.node.append(helper.make_node("Shape", ["places"], ["places_shape"]))
     model.graph.input.append(helper.make_tensor_value_info("places", TensorProto.INT64, shape))
     return model
 
@@ -106,6 +107,7 @@ def test_lists_that_do_not_pair_are_refused(tmp_path: Path) -> None:
 
 def test_an_input_that_nothing_feeds_is_refused(tmp_path: Path) -> None:
     model = decoder(Recipe(extra_inputs={"noise": (TensorProto.FLOAT, ["batch", 4])}))
+    model.graph.node.append(helper.make_node("Shape", ["noise"], ["noise_shape"]))
     assert "'noise'" in refused(package(tmp_path, model, NAMED))["unclaimed-input"].what
 
 
@@ -114,7 +116,7 @@ def test_an_input_that_nothing_feeds_is_refused(tmp_path: Path) -> None:
     [
         ({"kv_ownership": "shared"}, "unsupported-package-class"),
         ({"kv_layout": "seq_major_bsnh"}, "unsupported-package-class"),
-        ({"cross_kv_inputs": ["a"], "cross_kv_outputs": ["b"]}, "unsupported-package-class"),
+        ({"kv_inputs": [], "kv_outputs": [], "cross_kv_inputs": NAMED["kv_inputs"]}, "unsupported-package-class"),
         ({"optional_inputs": {"x": {"presence": "x", "absent": {"kind": "zeros", "shape": [1]}}}},
          "unsupported-package-class"),
         ({"token_input": None, "inputs_embeds_input": "input_ids"}, "no-embedding-stage"),
@@ -130,6 +132,15 @@ def test_several_graphs_and_none_of_them_named_are_refused(tmp_path: Path) -> No
     (tmp_path / "model.onnx").rename(tmp_path / "a.onnx")
     save(decoder(Recipe()), tmp_path / "b.onnx")
     assert "a.onnx, b.onnx" in refused(tmp_path)["missing-file"].what
+
+
+def test_an_input_that_no_node_reads_needs_nothing_from_anyone(tmp_path: Path) -> None:
+    model = decoder(Recipe(extra_inputs={"forgotten": (TensorProto.FLOAT, ["batch", 4, "length"])}))
+    folder = package(tmp_path / "p", model, {**NAMED, "cross_kv_inputs": ["forgotten"]})
+    problems = compile_package(folder, out=tmp_path / "out").problems
+    assert [each.path for each in problems if "no node of the graph reads" in each.what] == ["model.io.cross_kv_inputs"]
+    with genai_runtime.load(tmp_path / "out", threads=1) as model_of:
+        assert len(model_of.generate([3, 1], max_new_tokens=4, stop_on_eos=False).tokens) == 4
 
 
 # ---- false words -----------------------------------------------------------------------------------------------------

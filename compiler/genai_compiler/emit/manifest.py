@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.emit.view import ABI_VERSION
-from genai_compiler.plan.ir import Emit, Plan
+from genai_compiler.plan.ir import Decode, Emit, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import ApplicationSource
@@ -114,6 +114,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "sampler_mode": _sampler_mode(package),
         "ragged": plan.decoder is not None and plan.decoder.ragged,
+        "prompt_decoded": _prompt_decoded(plan),
         "tokens_output": tokens,
         "tokens_replace": any(
             isinstance(op, Emit) and op.output == tokens and op.mode == "replace" for op in walk(plan.body)
@@ -130,6 +131,12 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
     }
+
+
+def _prompt_decoded(plan: Plan) -> bool:
+    """Whether the request's tokens and the output share the decoder's context; else the prompt goes to an encoder."""
+    starts = {op.tokens for op in walk(plan.body) if isinstance(op, Decode) and op.phase == "prompt"}
+    return not starts or any(each.name in starts and each.role == "prompt_tokens" for each in plan.inputs)
 
 
 def _owned_inputs(plan: Plan, package: Package) -> list[str]:

@@ -287,8 +287,10 @@ class OpViews:
     def _start(self, op: Decode, limit: str) -> Iterator[str]:
         """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""
         yield from (self.names.of(op.tokens), "request", limit)
+        if not any(each.name == op.tokens and each.role == "prompt_tokens" for each in self.plan.inputs):
+            yield "own_prompt=False"
         if op.extras:
-            yield f"{{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in op.extras)}}}"
+            yield f"extras={{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in op.extras)}}}"
 
     def _decoder_loop(self, op: Loop) -> OpView:
         self.uses.publishes = True

@@ -7,30 +7,31 @@ from collections.abc import Iterator
 
 from genai_compiler.lower.match_io import IoPorts
 from genai_compiler.problem import Problem, Severity
-from genai_compiler.read.bare import BareDocument, PortNote
+from genai_compiler.read.bare import BareDocument, BareIo, PortNote
+from genai_compiler.read.composite import CompositeDocument
 from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.signature import Port, Signature
 
 _SPELLED = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _OF_CACHES = frozenset({"kv_cache", "grouped_query_attention", "multi_head_attention"})
 _DIGITS = 12
+Document = BareDocument | CompositeDocument
+Doubt = tuple[DocPath, str, str]
 
 
 def document_doubts(
-    document: BareDocument, signature: Signature, ports: IoPorts, places: Places
+    document: Document, io: BareIo, path: DocPath, signature: Signature, ports: IoPorts, places: Places
 ) -> tuple[Problem, ...]:
     """Warnings config-contradicts-graph: notes on ports, the caches' dtype, capabilities without a use."""
     return tuple(
-        Problem("config-contradicts-graph", places.find(path), format_path(path), what, help, Severity.WARNING)
-        for path, what, help in (
-            *_notes(document, signature),
+        Problem("config-contradicts-graph", places.find(place), format_path(place), what, help, Severity.WARNING)
+        for place, what, help in (
+            *note_doubts(io.inputs, signature.inputs, (*path, "inputs")),
+            *note_doubts(io.outputs, signature.outputs, (*path, "outputs")),
             *_dtype(document, ports),
             *_capabilities(document, ports),
         )
     )
-
-
-Doubt = tuple[DocPath, str, str]
 
 
 def note_doubts(notes: tuple[PortNote, ...], ports: tuple[Port, ...], path: DocPath) -> Iterator[Doubt]:
@@ -42,13 +43,6 @@ def note_doubts(notes: tuple[PortNote, ...], ports: tuple[Port, ...], path: DocP
             yield (*path, at), f"the graph has no port {note.name!r}", "correct the document"
         elif fault := _difference(note, port):
             yield (*path, at), f"{note.name!r} is said to have {fault}; the graph is taken", "correct the document"
-
-
-def _notes(document: BareDocument, signature: Signature) -> Iterator[Doubt]:
-    io = document.model.io if document.model is not None else None
-    if io is not None:
-        yield from note_doubts(io.inputs, signature.inputs, ("model", "io", "inputs"))
-        yield from note_doubts(io.outputs, signature.outputs, ("model", "io", "outputs"))
 
 
 def _difference(note: PortNote, port: Port) -> str:
@@ -66,7 +60,7 @@ def _difference(note: PortNote, port: Port) -> str:
     return ""
 
 
-def _dtype(document: BareDocument, ports: IoPorts) -> Iterator[Doubt]:
+def _dtype(document: Document, ports: IoPorts) -> Iterator[Doubt]:
     said = document.kv_cache.native_dtype if document.kv_cache is not None else None
     caches = {each.past.dtype for each in (*ports.decoder.keys, *ports.decoder.values)}
     caches |= {each.dtype for each in (ports.static.states if ports.static is not None else ())}
@@ -75,7 +69,7 @@ def _dtype(document: BareDocument, ports: IoPorts) -> Iterator[Doubt]:
         yield ("kv_cache", "native_dtype"), what, "correct the document"
 
 
-def _capabilities(document: BareDocument, ports: IoPorts) -> Iterator[Doubt]:
+def _capabilities(document: Document, ports: IoPorts) -> Iterator[Doubt]:
     """A document that asks for caches or for an attention, over a graph that has neither."""
     if ports.decoder.keys or ports.decoder.values or ports.static is not None:
         return

@@ -80,8 +80,9 @@ def decoder_component(facts: DecoderFacts) -> Data:
         inputs[positions.name] = application_contract(positions, "sequence")
         roles[positions.name] = "position_ids"
     inputs |= {port.name: {"dtype": port.dtype, "rank": 1, "shape": [1]} for port in facts.zero_inputs}
-    inputs |= {port.name: row_wise(port) for _, port in facts.extras}
-    roles |= {port.name: role for role, port in facts.extras}
+    inputs |= {each.port.name: row_wise(each.port) for each in facts.extras}
+    roles |= {each.port.name: each.role for each in facts.extras if each.role}
+    inputs |= {port.name: row_wise(port) for port in facts.unread}
     inputs |= {port.name: count_contract(port) for port in control_ports(facts)}
     states: tuple[State, ...] = (*facts.states, *facts.static_states, *facts.fixed_states)
     inputs |= {state.input: cell_contract(state, "past_sequence") for state in states}

@@ -8,6 +8,8 @@ from genai_compiler.read.graph_facts import LengthSwitch, MaskUse
 from genai_compiler.read.signature import Port, Signature
 
 Aliasing = Literal["forbidden", "permitted", "required"]
+PROMPT = "request.input_ids"
+"""The workflow input of the request's tokens (standard, 10.3)."""
 
 # Bytes of one element of the dtypes that caches are kept in.
 ELEMENT_BYTES = {
@@ -90,6 +92,18 @@ class StaticCache:
 
 
 @dataclass(frozen=True)
+class Extra:
+    """An input of the decoder that is the same for a whole request. role: of the standard, "" for none.
+
+    value: the workflow value that feeds it, "" when the application gives it.
+    """
+
+    role: str
+    port: Port
+    value: str = ""
+
+
+@dataclass(frozen=True)
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
@@ -99,9 +113,10 @@ class DecoderFacts:
     each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
     row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
     token a row, so a prompt goes in one by one.
-    static_cache: caches that a call updates at given positions. extras: (role, input) pairs that the application gives,
-    the same for a whole request. mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be
-    one buffer.
+    static_cache: caches that a call updates at given positions. extras: what stays the same for a whole request.
+    unread: inputs that no node reads. prompt: the workflow input that the decoder starts from; start: the token there
+    when nobody gives one, None when nobody says. mask_use: see read.graph_facts. aliasing: whether past and present may
+    (or must) be one buffer.
     """
 
     artifact: str
@@ -123,7 +138,10 @@ class DecoderFacts:
     one_token: bool
     length_switches: tuple[LengthSwitch, ...]
     static_cache: StaticCache | None = None
-    extras: tuple[tuple[str, Port], ...] = ()
+    extras: tuple[Extra, ...] = ()
+    unread: tuple[Port, ...] = ()
+    prompt: str = PROMPT
+    start: int | None = None
 
     @property
     def static_states(self) -> tuple[StaticState, ...]:

@@ -22,7 +22,7 @@ from genai_compiler.lower.decoder_components import (
     row_wise,
     token_contract,
 )
-from genai_compiler.lower.decoder_facts import DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_state import declared_cells, seeds, state_cells, state_groups
 from genai_compiler.read.signature import Port
 
@@ -63,7 +63,7 @@ def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) 
 def application_inputs(facts: DecoderFacts) -> dict[str, str]:
     """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
     names: dict[str, str] = {}
-    for port in (facts.attention_mask, facts.position_ids, *(port for _, port in facts.extras)):
+    for port in (facts.attention_mask, facts.position_ids, *(each.port for each in facts.extras if not each.value)):
         if port is not None:
             name = "application." + port.name.replace("/", "_").replace(" ", "_")
             names[port.name] = name + "_" if name in names.values() else name
@@ -93,7 +93,7 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
 def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
     limit, application = facts.max_sequence_length, application_inputs(facts)
     inputs: Data = {
-        "request.input_ids": _request(token_contract(facts), "prompt_tokens"),
+        facts.prompt: _prompt(facts),
         "request.max_iterations": _request(SCALAR, "max_iterations") | {"required": False, "default": limit},
     }
     for name, (sampling_role, dtype, fallback) in _SAMPLING.items():
@@ -108,8 +108,11 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
     for port, extent in ((facts.attention_mask, "total_sequence"), (facts.position_ids, "sequence")):
         if port is not None:
             inputs[application[port.name]] = _application(port, application_contract(port, extent))
-    for _, port in facts.extras:
-        inputs[application[port.name]] = _application(port, row_wise(port))
+    for each in facts.extras:
+        if not each.value:
+            inputs[application[each.port.name]] = _application(each.port, row_wise(each.port))
+    for port in facts.unread:
+        inputs[f"package.{port.name}"] = _literal(row_wise(port), 0.0 if "float" in port.dtype else 0)
     for port in facts.zero_inputs:
         inputs[f"package.{port.name}"] = _literal({"dtype": port.dtype, "rank": 1, "shape": [1]}, 0)
     inputs["package.active"] = _literal(FLAG, True)
@@ -123,6 +126,15 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
         zero = 0.0 if "float" in state.dtype else 0
         inputs[name] = _literal(cell_contract(state), zero)
     return inputs
+
+
+def _prompt(facts: DecoderFacts) -> Data:
+    """The request's tokens, or those that start the output where the request's tokens go to an encoder."""
+    if facts.prompt == PROMPT:
+        return _request(token_contract(facts), "prompt_tokens")
+    source = {"kind": "application", "name": facts.prompt.partition(".")[2]}
+    asked = {"required": True} if facts.start is None else {"required": False, "default": facts.start}
+    return {"contract": token_contract(facts), "role": {"kind": "opaque"}, "source": source, **asked}
 
 
 def _request(contract: Data, role: str) -> Data:
@@ -157,7 +169,7 @@ def _state(facts: DecoderFacts) -> Data:
         "accepted_len": {"contract": COUNT, "initializer": "package.accepted_len", **plain},
         "sequence": {
             "contract": token_contract(facts),
-            "initializer": "request.input_ids",
+            "initializer": facts.prompt,
             **plain,
             "recurrence": {"kind": "bounded", "axis": 1, "max": "package.sequence_capacity"},
         },
@@ -199,8 +211,9 @@ def _loop(facts: DecoderFacts) -> Data:
 
 
 def _invoke_decoder(facts: DecoderFacts) -> Data:
-    inputs = {facts.token_ids.name: "request.input_ids", **application_inputs(facts)}
-    inputs |= {port.name: f"package.{port.name}" for port in facts.zero_inputs}
+    inputs = {facts.token_ids.name: facts.prompt, **application_inputs(facts)}
+    inputs |= {each.port.name: each.value for each in facts.extras if each.value}
+    inputs |= {port.name: f"package.{port.name}" for port in (*facts.zero_inputs, *facts.unread)}
     cells = state_cells(facts)
     inputs |= {port.name: "cache_lengths" for port in control_ports(facts)}
     inputs |= {state.input: cell for cell, state in cells.items()}

@@ -7,7 +7,7 @@ are past and present of an attention operator. No port is found by how it is spe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from genai_compiler.lower.decoder_facts import StaticCache
+from genai_compiler.lower.decoder_facts import Extra, StaticCache
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import listed, rank_of, spell_port
@@ -23,11 +23,23 @@ _INTEGERS = ("int64", "int32")
 
 @dataclass(frozen=True)
 class IoPorts:
-    """Which port plays which part. extras: (role, input) that the application gives for a whole request."""
+    """Which port plays which part. extras: the same for a whole request. unread: inputs that no node reads."""
 
     decoder: MatchedPorts
     static: StaticCache | None
-    extras: tuple[tuple[str, Port], ...]
+    extras: tuple[Extra, ...]
+    unread: tuple[Port, ...]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
+
+    unread: inputs that no node of the graph reads.
+    """
+
+    fed: Mapping[str, str] = field(default_factory=dict[str, str])
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -81,9 +93,13 @@ class IoMatching:
         return None
 
 
-def match_io(io: BareIo, signature: Signature, path: DocPath, places: Places) -> tuple[IoPorts, tuple[Problem, ...]]:
-    """The decoder's ports. Problems: missing-input, missing-output, ambiguous-port, unpaired-state, wrong-port,
-    no-embedding-stage, no-logits, unclaimed-input, unknown-state-shape, unsupported-package-class.
+def match_io(
+    io: BareIo, signature: Signature, surroundings: Surroundings, path: DocPath, places: Places
+) -> tuple[IoPorts, tuple[Problem, ...]]:
+    """The decoder's ports. path: of the block.
+
+    Problems: missing-input, missing-output, ambiguous-port, unpaired-state, wrong-port, no-embedding-stage, no-logits,
+    unclaimed-input, unknown-state-shape, unsupported-package-class.
     """
     inputs = {each.name: each for each in signature.inputs}
     outputs = {each.name: each for each in signature.outputs}
@@ -96,12 +112,20 @@ def match_io(io: BareIo, signature: Signature, path: DocPath, places: Places) ->
         ("encoder_hidden_states", io.encoder_hidden_states_input),
         ("audio_features", io.audio_features_input),
     )
-    extras = tuple((role, port) for role, name in named if (port := matching.input(name, f"{role}_input")) is not None)
+    extras = [
+        Extra(role, port, surroundings.fed.get(port.name, ""))
+        for role, name in named
+        if (port := matching.input(name, f"{role}_input")) is not None
+    ]
+    joined = [matching.unclaimed.pop(name) for name in surroundings.fed if name in matching.unclaimed]
+    extras += [Extra("", port, surroundings.fed[port.name]) for port in joined]
     hidden = matching.output(io.hidden_output, "hidden_output")
     logits = matching.output(io.logits_output, "logits_output")
     static = static_cache(io, matching)
     keys, values = _caches(io, signature, matching)
     fixed = _replaced(io, matching)
+    unread = _claim_unread(surroundings, io, matching)
+    _check_cross_caches(io, matching)
     if logits is None and io.logits_output is None:
         logits = _find_logits(matching)
     _check_logits(logits, matching)
@@ -123,7 +147,7 @@ def match_io(io: BareIo, signature: Signature, path: DocPath, places: Places) ->
     _check_integers(tokens, mask, positions, matching)
     _refuse_unclaimed(matching)
     found = MatchedPorts(tokens, mask, positions, logits, hidden, (), keys, values, fixed)
-    return IoPorts(found, static, extras), tuple(matching.problems)
+    return IoPorts(found, static, tuple(extras), unread), tuple(matching.problems)
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
@@ -269,12 +293,30 @@ def _refuse_other_forms(io: BareIo, matching: IoMatching) -> None:
     if io.optional_inputs:
         what = f"optional inputs ({listed(io.optional_inputs)}) are not compiled yet"
         matching.report("unsupported-package-class", ("optional_inputs",), what, "export without them")
-    if io.cross_kv_inputs or io.cross_kv_outputs:
-        what = "cross-attention caches need the encoder that fills them, and the document describes one decoder"
-        help = "describe encoder and decoder in pipeline.models"
+
+
+def _claim_unread(surroundings: Surroundings, io: BareIo, matching: IoMatching) -> tuple[Port, ...]:
+    """Inputs that no node reads: the session wants something there, and any value does."""
+    names = [name for name in matching.unclaimed if name in surroundings.unread]
+    crossed = [name for name in io.cross_kv_inputs or () if name in names]
+    if crossed:
+        what = f"the caches {listed(crossed, 2)} are declared, but no node of the graph reads them"
+        matching.report("config-contradicts-graph", ("cross_kv_inputs",), what, "export without them", True)
+    return tuple(matching.unclaimed.pop(name) for name in names)
+
+
+def _check_cross_caches(io: BareIo, matching: IoMatching) -> None:
+    """Cross-attention caches that the graph reads must come from a stage."""
+    for at, name in enumerate(io.cross_kv_inputs or ()):
+        if name not in matching.inputs:
+            matching.input(name, "cross_kv_inputs", at)
+    read = [name for name in io.cross_kv_inputs or () if name in matching.unclaimed]
+    if read:
+        what = f"nothing computes the cross-attention caches {listed(read, 2)} before the decoder runs"
+        help = "describe the encoder that gives them in pipeline.models, and join them in pipeline.dataflow"
         matching.report("unsupported-package-class", ("cross_kv_inputs",), what, help)
-        for name in io.cross_kv_inputs or ():
-            matching.unclaimed.pop(name, None)
+        for name in read:
+            del matching.unclaimed[name]
 
 
 def _refuse_unclaimed(matching: IoMatching) -> None:

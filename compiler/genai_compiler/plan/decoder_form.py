@@ -17,6 +17,7 @@ from genai_compiler.read.document import (
     RuntimeRole,
     StatePortAlias,
     Workflow,
+    WorkflowInput,
 )
 
 Fault = tuple[Path, str]
@@ -150,8 +151,11 @@ def _bindings(
     tokens: str,
 ) -> Iterator[Fault]:
     prompt = workflow.inputs.get(decode.inputs.get(tokens, ""))
-    if prompt is None or not isinstance(prompt.role, RuntimeRole) or prompt.role.role != "prompt_tokens":
-        yield ("steps", 0, "inputs", tokens), "the decoder's tokens are a workflow input of role prompt_tokens"
+    if prompt is None or not (is_prompt(prompt) or _starts_an_output(workflow, prompt)):
+        what = (
+            "the decoder's tokens are the workflow input of role prompt_tokens, or one of the application's beside it"
+        )
+        yield ("steps", 0, "inputs", tokens), what
     for port, name in decode.inputs.items():
         if roles.get(port) in ("attention_mask", "position_ids"):
             given = workflow.inputs.get(name)
@@ -164,6 +168,16 @@ def _bindings(
     for cell, alias in aliases.items():
         if decode.inputs.get(alias.input) != cell:
             yield ("steps", 0, "inputs", alias.input), f"the state port '{alias.input}' takes its cell '{cell}'"
+
+
+def is_prompt(given: WorkflowInput) -> bool:
+    """Whether the input takes the request's tokens."""
+    return isinstance(given.role, RuntimeRole) and given.role.role == "prompt_tokens"
+
+
+def _starts_an_output(workflow: Workflow, given: WorkflowInput) -> bool:
+    """Whether the application gives the tokens that an output starts from, because the request's go elsewhere."""
+    return given.source.kind == "application" and any(is_prompt(each) for each in workflow.inputs.values())
 
 
 def _emit(step: EmitStep, at: int, policy: InvokeStep, active: str | None) -> Iterator[Fault]:

@@ -4,7 +4,7 @@ Beside the standard's fields they carry what exporters wrote at that time: notes
 the caches' dtype. Notes never decide anything; they are held against the graph.
 """
 
-from genai_compiler.read.document import Metadata
+from genai_compiler.read.document import DocumentFacts
 from genai_compiler.read.fields import Closed, Count, Dimension, Items, Name, Open
 from genai_compiler.read.model import ModelFacts
 from genai_compiler.read.model_io import ModelIo
@@ -39,7 +39,7 @@ class CacheNote(Closed):
     native_dtype: Name | None = None
 
 
-class BareDocument(Metadata):
+class BareDocument(DocumentFacts):
     """A document without a workflow."""
 
     model: BareModel | None = None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from genai_compiler.check.document import check_document
 from genai_compiler.lower.bare_decoder import lower_bare
+from genai_compiler.lower.composite import lower_composite
 from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -18,10 +19,10 @@ from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.signature import load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 from genai_compiler.read.textproto import is_textproto
-from genai_compiler.read.validate import parse_bare, parse_metadata
+from genai_compiler.read.validate import parse_bare, parse_composite, parse_metadata
 from genai_compiler.read.wording import value_at
 
-WORKFLOW, GENAI_CONFIG, BARE = "workflow", "genai_config v1", "model.io"
+WORKFLOW, GENAI_CONFIG, BARE, COMPOSITE = "workflow", "genai_config v1", "model.io", "pipeline.models"
 
 
 def load_package(root: Path) -> Package:
@@ -54,6 +55,10 @@ def _from_metadata(root: Path, file: Path) -> Package:
     data, places = read_document(file, root)
     if value_at(data, ("pipeline",)) is None and value_at(data, ("model", "io")) and not (root / CONFIG_NAME).is_file():
         return _lowered(root, BARE, file.name, places, lower_bare(root, parse_bare(data, places), places))
+    if value_at(data, ("pipeline", "models")) and value_at(data, ("pipeline", "workflow")) is None:
+        return _lowered(
+            root, COMPOSITE, file.name, places, lower_composite(root, parse_composite(data, places), places)
+        )
     metadata = parse_metadata(data, places)
     if metadata.pipeline is None:
         if (root / CONFIG_NAME).is_file():
