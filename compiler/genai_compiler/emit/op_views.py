@@ -272,7 +272,7 @@ class OpViews:
                 "bound": f"{limit} = "
                 + self._call("iteration_limit", self.names.of(loop.max_iterations), literal(loop.origin)),
                 "within": tuple(self._within(op)),
-                "start": f"decoding = self.decoder.start({', '.join(self._start(op, limit))})",
+                "start": f"decoding = self.decoder.start({', '.join(self._start(op, loop, limit))})",
             },
         )
 
@@ -284,13 +284,17 @@ class OpViews:
                 "bounded", literal("sequence"), tokens, tokens, "1", self.names.of(op.maximum), literal(op.origin)
             )
 
-    def _start(self, op: Decode, limit: str) -> Iterator[str]:
+    def _start(self, op: Decode, loop: Loop, limit: str) -> Iterator[str]:
         """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""
         yield from (self.names.of(op.tokens), "request", limit)
         if not any(each.name == op.tokens and each.role == "prompt_tokens" for each in self.plan.inputs):
             yield "own_prompt=False"
-        if op.extras:
-            yield f"extras={{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in op.extras)}}}"
+        if op.positions:
+            yield f"positions={self.names.of(op.positions)}"
+        step = next(each for each in loop.advance if isinstance(each, Decode))
+        for name, pairs in (("extras", op.extras), ("media", op.media), ("later", step.media)):
+            if pairs:
+                yield f"{name}={{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in pairs)}}}"
 
     def _decoder_loop(self, op: Loop) -> OpView:
         self.uses.publishes = True
@@ -360,7 +364,8 @@ def has_one_row_loop(plan: Plan) -> bool:
         return False
     bound = facts.mask.constant_width and facts.mask.use == "lengths" and facts.positions is None
     shared = all(group.storage == "shared-buffer" for group in plan.groups)
-    return bound and shared and facts.logits_dtype == "float32" and not facts.one_token
+    plain = facts.front is None and not facts.counts and not facts.one_token
+    return bound and shared and facts.logits_dtype == "float32" and plain
 
 
 def read_values(plan: Plan) -> frozenset[str]:

@@ -276,6 +276,7 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         f"vocab_size={facts.vocab_size}",
         f"one_token={facts.one_token}",
         *([f"counts=({counts},)"] if counts else []),
+        *([f"front=({literal(facts.front.component)}, {literal(facts.front.streams)})"] if facts.front else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
 

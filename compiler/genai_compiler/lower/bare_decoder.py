@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.lower.bare_facts import document_doubts
-from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import Lowered
 from genai_compiler.lower.match_io import Surroundings, match_io
@@ -28,7 +28,7 @@ from genai_compiler.read.graph_facts import last_token_only, length_switches, ma
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.session_options import SessionOptions
-from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
 _IO: DocPath = ("model", "io")
@@ -61,17 +61,23 @@ class DecoderSource:
     places: Places
 
     def facts(
-        self, fed: Mapping[str, str], prompt: str = PROMPT
+        self,
+        fed: Mapping[str, str],
+        prompt: str = PROMPT,
+        front: FrontFacts | None = None,
+        tokens: Port | None = None,
     ) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:
         """The decoder, the text files beside it, and warnings. fed: input -> the value that a stage feeds it with.
 
-        prompt: the workflow input that it starts from. Raises CompileError with every problem.
+        prompt: the workflow input that it starts from. front: what its tokens go through first, at the port `tokens`.
+        Raises CompileError with every problem.
         """
         model = load_graph(self.root / self.artifact, self.root)
         signature = signature_of(model, self.artifact, self.root)
         counts = read_counts(model.graph)
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
-        ports, found = match_io(self.io, signature, Surroundings(fed, unread), self.path, self.places)
+        streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
+        ports, found = match_io(self.io, signature, Surroundings(tokens, streams, fed, unread), self.path, self.places)
         decoder, static = ports.decoder, ports.static
         merge = Merge(self._stated(), signature)
         states = merge_states(decoder, merge)
@@ -111,6 +117,7 @@ class DecoderSource:
             static_cache=static,
             extras=ports.extras,
             unread=ports.unread,
+            front=front,
             prompt=prompt,
             start=text.decoder_start if prompt != PROMPT else None,
         )

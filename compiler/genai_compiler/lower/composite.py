@@ -4,16 +4,18 @@ What runs before the decoder, and with what, follows from the graphs and the edg
 the document are its word on the same matter and are held against it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.dataflow import Edge, in_order, resolve_dataflow
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.front_model import FrontModel, find_front, media_models, upstream
 from genai_compiler.lower.genai_config_v1 import Lowered
 from genai_compiler.lower.matching import rank_of
-from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput, with_stages
+from genai_compiler.lower.media_capabilities import media_capabilities
+from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput, with_stages
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareIo
@@ -52,17 +54,26 @@ def lower_composite(root: Path, document: CompositeDocument, places: Places) -> 
     if errors(found):
         raise CompileError(found)
     try:
-        stages = _stages(package, decoder, edges)
+        front = _front(package, decoder, edges)
+        stages = _stages(package, decoder, edges, front)
         to_encoder = any(each.tokens for stage in stages for each in stage.inputs)
         source = DecoderSource(
             root, artifacts[decoder], document, package.io(decoder), (*_MODELS, decoder, "io"), places
         )
+        streams = {taken.name for _, taken in front.facts.streams} if front is not None else set[str]()
         fed = {each.input.name: each.value for each in edges if each.target == decoder}
-        facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT)
+        fed = {port: value for port, value in fed.items() if port not in streams}
+        taken = (front.facts, front.tokens) if front is not None else (None, None)
+        facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as error:
         raise CompileError([*found, *error.problems]) from error
-    whole = with_stages(decoder_document(facts, text.eos, source.defaults()), _with_rows(stages, edges, decoder, facts))
-    return source.lowered(facts, whole, text, ordered((*found, *doubts)))
+    stages = _with_rows(stages, edges, decoder, facts)
+    media, once = _media(stages, edges, front)
+    whole = with_stages(decoder_document(facts, text.eos, source.defaults()), once, media)
+    asked, unoffered = media_capabilities(document, places)
+    found = (*found, *(front.doubts if front is not None else ()), *unoffered)
+    lowered = source.lowered(facts, whole, text, ordered((*found, *doubts)))
+    return replace(lowered, document=lowered.document | {"required_capabilities": list(asked)})
 
 
 def _graphs(root: Path, document: CompositeDocument, places: Places) -> tuple[dict[str, str], dict[str, Signature]]:
@@ -84,6 +95,19 @@ def _graphs(root: Path, document: CompositeDocument, places: Places) -> tuple[di
     return artifacts, signatures
 
 
+def _front(package: _Package, decoder: str, edges: tuple[Edge, ...]) -> FrontModel | None:
+    """The model that makes embeddings of tokens, None where the decoder takes tokens itself."""
+    io = package.io(decoder)
+    if io.inputs_embeds_input is None:
+        return None
+    found = find_front(package.document.pipeline, package.signatures, package.artifacts, package.places, edges, decoder)
+    if found is None:
+        what = f"no model makes '{io.inputs_embeds_input}', which the decoder takes, of tokens"
+        help = "join the embedding model to it in pipeline.dataflow, and name its token_input"
+        raise package.refuse("no-embedding-stage", (*_MODELS, decoder, "io", "inputs_embeds_input"), what, help)
+    return found
+
+
 def _decoder(package: _Package) -> str:
     """The one model that the strategy decodes with."""
     strategy = package.document.pipeline.strategy
@@ -102,35 +126,54 @@ def _decoder(package: _Package) -> str:
     return found[0]
 
 
-def _stages(package: _Package, decoder: str, edges: tuple[Edge, ...]) -> tuple[Stage, ...]:
+def _stages(package: _Package, decoder: str, edges: tuple[Edge, ...], front: FrontModel | None) -> tuple[Stage, ...]:
     """The other models in the order in which they run, each input fed by an edge or by the caller."""
     models = tuple(package.document.pipeline.models)
-    made = [name for name in in_order(models, edges) if name != decoder]
+    per_token = {decoder, front.facts.name} if front is not None else {decoder}
+    made = [name for name in in_order(models, edges) if name not in per_token]
     for name in made:
         if not any(each.source == name for each in edges):
             what = f"nothing takes what the model '{name}' gives"
             help = "join one of its outputs in pipeline.dataflow, or leave the model out"
             raise package.refuse("unsupported-package-class", (*_MODELS, name), what, help)
-        if any(each.source == decoder and each.target == name for each in edges):
-            what = f"the model '{name}' takes what the decoder gives, which is not compiled yet"
+        if any(each.source in per_token and each.target == name for each in edges):
+            what = f"the model '{name}' takes what is made at every step, which is not compiled yet"
             raise package.refuse("unsupported-package-class", (*_MODELS, name), what, "write it as pipeline.workflow")
     taken: set[str] = set()
-    return tuple(_stage(package, name, edges, taken) for name in made)
+    media = media_models(edges, front)
+    return tuple(_stage(package, name, edges, taken, name in media) for name in made)
 
 
-def _stage(package: _Package, name: str, edges: tuple[Edge, ...], taken: set[str]) -> Stage:
+def _media(
+    stages: tuple[Stage, ...], edges: tuple[Edge, ...], front: FrontModel | None
+) -> tuple[list[Medium], list[Stage]]:
+    """The stages that run for media only, by the front's input that they lead to; and those that always run."""
+    if front is None:
+        return [], list(stages)
+    found: list[Medium] = []
+    for port, value in front.facts.media:
+        edge = next((each for each in edges if each.target == front.facts.name and each.input == port), None)
+        if edge is not None:
+            names = upstream(edge.source, edges)
+            needed = tuple(each for each in stages if each.name in names)
+            found.append(Medium(needed, port, edge.value, value, f"package.no_{port.name}"))
+    used = {each.name for medium in found for each in medium.stages}
+    return found, [each for each in stages if each.name not in used]
+
+
+def _stage(package: _Package, name: str, edges: tuple[Edge, ...], taken: set[str], optional: bool) -> Stage:
     signature, io = package.signatures[name], package.io(name)
     fed = {each.input.name: each.value for each in edges if each.target == name}
     inputs: list[StageInput] = []
     for port in signature.inputs:
         if port.name in fed:
             inputs.append(StageInput(port, fed[port.name]))
-        elif port.name == io.token_input:
+        elif port.name == io.token_input and not optional:
             inputs.append(StageInput(port, REQUEST_TOKENS, asked=True, tokens=True))
         else:
             value = f"application.{port.name}" if port.name not in taken else f"application.{name}.{port.name}"
             taken.add(port.name)
-            inputs.append(StageInput(port, value, asked=True))
+            inputs.append(StageInput(port, value, asked=True, optional=optional))
     return Stage(name, package.artifacts[name], signature, tuple(inputs), "")
 
 

@@ -6,7 +6,7 @@ input ports of one invocation must agree on each symbol.
 
 from typing import Any
 
-from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, StatePort, StaticState
+from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, FrontFacts, StatePort, StaticState
 from genai_compiler.read.signature import Port
 
 Data = dict[str, Any]
@@ -73,6 +73,9 @@ def decoder_component(facts: DecoderFacts) -> Data:
     tokens, mask, positions = facts.token_ids, facts.attention_mask, facts.position_ids
     inputs: Data = {tokens.name: token_contract(facts)}
     roles = {tokens.name: "token_ids"}
+    if facts.front is not None:
+        inputs = {taken.name: stream_contract(taken) for _, taken in facts.front.streams}
+        roles = {facts.front.streams[0][1].name: "inputs_embeds"}
     if mask is not None:
         inputs[mask.name] = application_contract(mask, "total_sequence")
         roles[mask.name] = "attention_mask"
@@ -96,6 +99,29 @@ def decoder_component(facts: DecoderFacts) -> Data:
         "implementation": {"kind": "onnx", "artifact": facts.artifact},
         "ports": {"inputs": inputs, "outputs": outputs, "roles": roles},
         "contract": {"id": "onnx-genai.autoregressive-decode", "version": "1.0"},
+    }
+
+
+def stream_contract(port: Port) -> Data:
+    """What is made of tokens: [batch, sequence, ...]."""
+    shape = ["batch", "sequence", *(port.shape or (0, 0))[2:]]
+    return {"dtype": port.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
+
+
+def media_contract(port: Port) -> Data:
+    """What belongs to a prompt beside its tokens: [entries, ...], over all rows."""
+    shape = list(port.shape or ())
+    return {"dtype": port.dtype, "rank": len(shape), "shape": shape}
+
+
+def front_component(facts: DecoderFacts, front: FrontFacts) -> Data:
+    """The ONNX component that takes the tokens."""
+    inputs = {facts.token_ids.name: token_contract(facts)}
+    inputs |= {port.name: media_contract(port) for port, _ in front.media}
+    outputs = {made.name: stream_contract(made) for made, _ in front.streams}
+    return {
+        "implementation": {"kind": "onnx", "artifact": front.artifact},
+        "ports": {"inputs": inputs, "outputs": outputs, "roles": {facts.token_ids.name: "token_ids"}},
     }
 
 

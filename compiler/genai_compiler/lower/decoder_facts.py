@@ -104,6 +104,22 @@ class Extra:
 
 
 @dataclass(frozen=True)
+class FrontFacts:
+    """The model that makes embeddings of tokens before every pass of the decoder.
+
+    streams: (its output, the decoder's input). media: (its input, the value there with the prompt); with later tokens
+    it takes an empty tensor. Its tokens are the decoder's `token_ids`. places_media: positions beside media are not
+    those of text, so that the caller gives them.
+    """
+
+    name: str
+    artifact: str
+    streams: tuple[tuple[Port, Port], ...]
+    media: tuple[tuple[Port, str], ...]
+    places_media: bool = False
+
+
+@dataclass(frozen=True)
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
@@ -114,9 +130,9 @@ class DecoderFacts:
     row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
     token a row, so a prompt goes in one by one.
     static_cache: caches that a call updates at given positions. extras: what stays the same for a whole request.
-    unread: inputs that no node reads. prompt: the workflow input that the decoder starts from; start: the token there
-    when nobody gives one, None when nobody says. mask_use: see read.graph_facts. aliasing: whether past and present may
-    (or must) be one buffer.
+    unread: inputs that no node reads. front: what the tokens go through first. prompt: the workflow input that the
+    decoder starts from; start: the token there when nobody gives one, None when nobody says. mask_use: see
+    read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
     """
 
     artifact: str
@@ -140,6 +156,7 @@ class DecoderFacts:
     static_cache: StaticCache | None = None
     extras: tuple[Extra, ...] = ()
     unread: tuple[Port, ...] = ()
+    front: FrontFacts | None = None
     prompt: str = PROMPT
     start: int | None = None
 

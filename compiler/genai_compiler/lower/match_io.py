@@ -35,9 +35,12 @@ class IoPorts:
 class Surroundings:
     """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
 
-    unread: inputs that no node of the graph reads.
+    unread: inputs that no node of the graph reads. tokens: the port of the model that makes embeddings of tokens;
+    streams: the decoder's inputs that it feeds.
     """
 
+    tokens: Port | None = None
+    streams: frozenset[str] = frozenset()
     fed: Mapping[str, str] = field(default_factory=dict[str, str])
     unread: frozenset[str] = frozenset()
 
@@ -107,7 +110,9 @@ def match_io(
     _refuse_other_forms(io, matching)
     mask = matching.input(io.attention_mask_input, "attention_mask_input")
     positions = matching.input(io.position_ids_input, "position_ids_input")
-    tokens = matching.input(io.token_input, "token_input")
+    tokens = surroundings.tokens or matching.input(io.token_input, "token_input")
+    for name in surroundings.streams:
+        matching.unclaimed.pop(name, None)
     named = (
         ("encoder_hidden_states", io.encoder_hidden_states_input),
         ("audio_features", io.audio_features_input),

@@ -3,23 +3,30 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from genai_compiler.lower.decoder_components import ALIGNED, Data
+from genai_compiler.lower.decoder_components import ALIGNED, Data, media_contract
 from genai_compiler.read.signature import Port, Signature
 
 REQUEST_TOKENS = "request.input_ids"
+_NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
 class StageInput:
     """An input of a stage. value: the workflow value that feeds it; `asked` when the caller gives that value.
 
-    tokens: it takes the request's tokens.
+    tokens: it takes the request's tokens. optional: the caller may leave it out.
     """
 
     port: Port
     value: str
     asked: bool = False
     tokens: bool = False
+    optional: bool = False
+
+    @property
+    def presence(self) -> str:
+        """The flag that tells whether the caller gave it."""
+        return f"given.{self.value}"
 
 
 @dataclass(frozen=True)
@@ -43,18 +50,80 @@ class Stage:
         return contract
 
 
-def with_stages(document: Data, stages: Iterable[Stage]) -> Data:
+@dataclass(frozen=True)
+class Medium:
+    """Stages that run when the caller gives their inputs. port: what takes the result.
+
+    result: what they make; value: that, or `nothing`, a value too.
+    """
+
+    stages: tuple[Stage, ...]
+    port: Port
+    result: str
+    value: str
+    nothing: str
+
+    @property
+    def empty(self) -> str:
+        """The component that hands on nothing."""
+        return f"no_{self.port.name}"
+
+
+def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium] = ()) -> Data:
     """The decoder's document with the stages before its loop."""
     workflow = document["pipeline"]["workflow"]
-    steps: list[Data] = []
-    for stage in stages:
-        workflow["components"][stage.name] = _component(stage)
-        workflow["inputs"] |= {each.value: _input(stage, each) for each in stage.inputs if each.asked}
-        outputs = {each.name: f"{stage.name}.{each.name}" for each in stage.signature.outputs}
-        inputs = {each.port.name: each.value for each in stage.inputs}
-        steps.append({"kind": "invoke", "component": stage.name, "inputs": inputs, "outputs": outputs})
+    steps = [_invoke(stage, workflow) for stage in stages]
+    for medium in media:
+        made = [_invoke(stage, workflow) for stage in medium.stages]
+        workflow["components"][medium.empty] = _hand_on(medium.port)
+        asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
+        steps.append(_when_given(asked, {"kind": "sequence", "steps": made}, medium))
     workflow["steps"] = [*steps, *workflow["steps"]]
+    if any(each["kind"] == "branch" for each in steps):
+        workflow["manifest"]["capabilities"].append("input_presence")
     return document
+
+
+def _invoke(stage: Stage, workflow: Data) -> Data:
+    workflow["components"][stage.name] = _component(stage)
+    workflow["inputs"] |= {each.value: _input(stage, each) for each in stage.inputs if each.asked}
+    outputs = {each.name: f"{stage.name}.{each.name}" for each in stage.signature.outputs}
+    inputs = {each.port.name: each.value for each in stage.inputs}
+    return {"kind": "invoke", "component": stage.name, "inputs": inputs, "outputs": outputs}
+
+
+def _when_given(asked: list[StageInput], made: Data, medium: Medium) -> Data:
+    """The stages where all inputs are given, nothing where none is; some without the others match no case."""
+    nothing = f"{medium.value}.none"
+    empty = {"kind": "invoke", "component": medium.empty, "inputs": {_NOTHING: medium.nothing}}
+    empty |= {"outputs": {_NOTHING: nothing}}
+    given, result = _nested(asked[1:], "true", made, medium.result, f"{medium.value}.all")
+    absent, none = _nested(asked[1:], "false", empty, nothing, f"{medium.value}.no")
+    return {
+        "kind": "branch",
+        "predicate": asked[0].presence,
+        "cases": {"true": given},
+        "default": absent,
+        "outputs": {medium.value: {"cases": {"true": result}, "default": none}},
+    }
+
+
+def _nested(asked: list[StageInput], case: str, step: Data, result: str, name: str) -> tuple[Data, str]:
+    """(the step under one branch an input, each with this case alone; the name of its result there)."""
+    for at, each in reversed(list(enumerate(asked))):
+        outputs = {f"{name}.{at}": {"cases": {case: result}}}
+        step = {"kind": "branch", "predicate": each.presence, "cases": {case: step}, "outputs": outputs}
+        result = f"{name}.{at}"
+    return step, result
+
+
+def _hand_on(port: Port) -> Data:
+    """A binding whose output is its input: a case of a branch needs a step of its own."""
+    contract = media_contract(port)
+    return {
+        "implementation": {"kind": "binding"},
+        "ports": {"inputs": {_NOTHING: contract}, "outputs": {_NOTHING: contract}},
+    }
 
 
 def _component(stage: Stage) -> Data:
@@ -67,7 +136,13 @@ def _component(stage: Stage) -> Data:
 
 
 def _input(stage: Stage, given: StageInput) -> Data:
-    declared: Data = {"contract": stage.contract(given.port), "required": True}
+    contract = stage.contract(given.port)
+    shape = [each if isinstance(each, int) else f"{stage.name}.{each}" for each in contract["shape"]]
+    if "batch_layout" in contract:  # elsewhere a symbol is the stage's own, however it is called
+        shape[0] = "batch"
+    declared: Data = {"contract": {**contract, "shape": shape}, "required": not given.optional}
+    if given.optional:
+        declared["present_as"] = given.presence
     if given.tokens:
         role = {"kind": "runtime", "version": "1.0", "role": "prompt_tokens"}
         return declared | {"role": role, "source": {"kind": "request"}}

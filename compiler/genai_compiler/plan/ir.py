@@ -203,7 +203,8 @@ class Decode:
     """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
 
     extras: (port, value) pairs of the document's own, bound once and the same for a whole request. maximum: the value
-    that bounds the prompt's length, "" for none.
+    that bounds the prompt's length, "" for none. media: (port, value) pairs of the front, beside the tokens.
+    positions: the value that gives the prompt's positions where its numbers are not negative, "" where none can.
     """
 
     component: str
@@ -213,6 +214,8 @@ class Decode:
     origin: str
     extras: tuple[tuple[str, str], ...] = ()
     maximum: str = ""
+    media: tuple[tuple[str, str], ...] = ()
+    positions: str = ""
 
 
 @dataclass(frozen=True)

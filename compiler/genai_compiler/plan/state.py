@@ -66,11 +66,20 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Front:
+    """The component that makes embeddings of tokens before every pass. streams: (its output, the decoder's input)."""
+
+    component: str
+    streams: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
     one token a row, so that a prompt goes in one by one. counts: ports that tell where a run writes its caches.
+    front: what takes the tokens where the decoder takes embeddings; `tokens` is then its port.
     """
 
     component: str
@@ -85,6 +94,7 @@ class DecodeFacts:
     vocab_size: int
     one_token: bool
     counts: tuple[Count, ...] = ()
+    front: Front | None = None
 
 
 def _per_token(slot: Slot) -> int:

@@ -34,7 +34,8 @@ def reads(op: Op) -> tuple[str, ...]:
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
-            return (op.tokens, *(value for _, value in op.extras), *((op.maximum,) if op.maximum else ()))
+            fed = (value for _, value in (*op.extras, *op.media))
+            return (op.tokens, *fed, *(each for each in (op.positions, op.maximum) if each))
         case SelectToken():
             return (op.logits,)
         case Emit():

@@ -4,7 +4,7 @@ Beside the standard's fields they carry what exporters wrote at that time: notes
 the caches' dtype. Notes never decide anything; they are held against the graph.
 """
 
-from genai_compiler.read.document import DocumentFacts
+from genai_compiler.read.document import DocumentFacts, Preprocessing
 from genai_compiler.read.fields import Closed, Count, Dimension, Items, Name, Open
 from genai_compiler.read.model import ModelFacts
 from genai_compiler.read.model_io import ModelIo
@@ -44,3 +44,4 @@ class BareDocument(DocumentFacts):
 
     model: BareModel | None = None
     kv_cache: CacheNote | None = None
+    preprocessing: Preprocessing | None = None

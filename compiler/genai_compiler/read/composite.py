@@ -62,20 +62,27 @@ class Strategy(Open):
     stages: SomeItems[Stage] | None = None
 
 
+class Positions(Open):
+    """How positions are said to be made: `linear`, or by what a processor says of the media (`processor_...`)."""
+
+    generation: Name = "linear"
+
+
 class CompositePipeline(Closed):
-    """The models and how they are joined. vision, positions: notes for a front end that makes their inputs."""
+    """The models and how they are joined. vision: notes for a front end that makes tensors of images."""
 
     models: dict[str, PipelineModel]
     dataflow: Items[Flow] = ()
     strategy: Strategy
     phases: dict[str, Phase] = Field(default_factory=dict)
     vision: Open | None = None
-    positions: Open | None = None
+    positions: Positions | None = None
 
 
 class CompositeDocument(DocumentFacts):
-    """A document whose pipeline predates workflows."""
+    """A document whose pipeline predates workflows. preprocessing: an older form, which is not read."""
 
     model: BareModel | None = None
     kv_cache: CacheNote | None = None
+    preprocessing: Open | None = None
     pipeline: CompositePipeline

@@ -175,7 +175,6 @@ class DocumentFacts(Closed):
     quantization: Quantization | None = None
     adapters: AdapterService | None = None
     hardware_requirements: HardwareRequirements | None = None
-    preprocessing: Preprocessing | None = None
     package: PackageFacts | None = None
     generation: Generation | None = None
     profiles: dict[str, TaskProfile] = Field(default_factory=dict)
@@ -188,6 +187,7 @@ class Metadata(DocumentFacts):
     model_config = ConfigDict(json_schema_extra=_no_ports_beside_a_workflow)
 
     pipeline: Pipeline | None = None
+    preprocessing: Preprocessing | None = None
 
 
 __all__ = [
