@@ -168,6 +168,11 @@ def test_an_embedding_model_that_is_said_to_run_once_is_reported_and_runs_at_eve
     assert told == ["pipeline.strategy.stages[1].run_on", "pipeline.phases.embedding.run_on"]
 
 
+def test_an_axis_more_than_the_next_model_takes_is_reported(tmp_path: Path) -> None:
+    problems = compile_package(PACKAGES / "mobius-llava-comp", out=tmp_path / "out").problems
+    assert [each.path for each in problems if "go in as one" in each.what] == ["pipeline.dataflow[0]"]
+
+
 def test_an_image_without_its_grid_or_its_positions_is_refused(compiled: Compiled) -> None:
     (case,) = cases("mobius-qwen3_5-meta", "image")
     inputs = media_inputs("mobius-qwen3_5-meta", case)

@@ -72,7 +72,7 @@ class OpViews:
             case Invoke():
                 return self._invoke(op)
             case Copy():
-                pairs = tuple(f"{self.names.of(target)} = {self.names.of(source)}" for source, target in op.pairs)
+                pairs = tuple(f"{self.names.of(target)} = {self._copied(op, source)}" for source, target in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
             case Emit():
                 return self._emit(op, step)
@@ -257,6 +257,9 @@ class OpViews:
         current, following = self.names.of(carry.cell), self.names.of(carry.next)
         shape = (str(axis), str(cell.type.row_factor), str(grows))
         return self._call("keep_rows", literal(cell.name), live, current, following, *shape, literal(op.origin))
+
+    def _copied(self, op: Copy, source: str) -> str:
+        return self._call("merge_axes", self.names.of(source)) if op.merges else self.names.of(source)
 
     # ---- a decoder whose policy the runtime supplies ---------------------------------------------------------------
 

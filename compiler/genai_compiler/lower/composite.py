@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from genai_compiler.lower.bare_decoder import DecoderSource
-from genai_compiler.lower.dataflow import Edge, in_order, resolve_dataflow
+from genai_compiler.lower.dataflow import DATAFLOW, Edge, in_order, resolve_dataflow
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.front_model import FrontModel, find_front, media_models, upstream
 from genai_compiler.lower.genai_config_v1 import Lowered
-from genai_compiler.lower.matching import rank_of
+from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.media_capabilities import media_capabilities
 from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput, with_stages
 from genai_compiler.problem import CompileError, Problem, errors, ordered
@@ -139,6 +139,10 @@ def _stages(package: _Package, decoder: str, edges: tuple[Edge, ...], front: Fro
         if any(each.source in per_token and each.target == name for each in edges):
             what = f"the model '{name}' takes what is made at every step, which is not compiled yet"
             raise package.refuse("unsupported-package-class", (*_MODELS, name), what, "write it as pipeline.workflow")
+    for each in edges:
+        if each.merges and (front is None or each.target != front.facts.name):
+            what = f"'{each.value}' is {spell_port(each.output)}, '{each.target}' takes {spell_port(each.input)}"
+            raise package.refuse("wrong-port", DATAFLOW, what, "join ports of one rank")
     taken: set[str] = set()
     media = media_models(edges, front)
     return tuple(_stage(package, name, edges, taken, name in media) for name in made)
@@ -156,7 +160,9 @@ def _media(
         if edge is not None:
             names = upstream(edge.source, edges)
             needed = tuple(each for each in stages if each.name in names)
-            found.append(Medium(needed, port, edge.value, value, f"package.no_{port.name}"))
+            last = next(each for each in needed if each.name == edge.source)
+            merges = (last, edge.output) if edge.merges else None
+            found.append(Medium(needed, port, edge.value, value, f"package.no_{port.name}", merges))
     used = {each.name for medium in found for each in medium.stages}
     return found, [each for each in stages if each.name not in used]
 

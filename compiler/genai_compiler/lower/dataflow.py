@@ -26,6 +26,11 @@ class Edge:
     input: Port
 
     @property
+    def merges(self) -> bool:
+        """Whether the output has one axis more: its first two go in as one, in order."""
+        return _one_more_axis(self.output, self.input)
+
+    @property
     def value(self) -> str:
         """The workflow value of the output."""
         return f"{self.source}.{self.output.name}"
@@ -81,14 +86,16 @@ def _edges(resolving: _Resolving) -> Iterator[Edge]:
             resolving.report("missing-input", (at, "to"), what, help)
             continue
         made = _output(resolving, at, source, output, inputs[name])
-        if made is not None:
-            if _contradict(made, inputs[name]):
-                what = (
-                    f"'{source}.{made.name}' is {spell_port(made)}, '{target}.{name}' takes {spell_port(inputs[name])}"
-                )
-                resolving.report("wrong-port", (at,), what, "join ports of one dtype and rank")
-            else:
-                yield Edge(source, made, target, inputs[name])
+        if made is None:
+            continue
+        spelled = f"'{source}.{made.name}' is {spell_port(made)}, '{target}.{name}' takes {spell_port(inputs[name])}"
+        if _one_more_axis(made, inputs[name]):
+            what = f"{spelled}; its first two axes go in as one, in order"
+            resolving.report("config-contradicts-graph", (at,), what, "export both with one rank", True)
+        elif _contradict(made, inputs[name]):
+            resolving.report("wrong-port", (at,), spelled, "join ports of one dtype and rank")
+            continue
+        yield Edge(source, made, target, inputs[name])
 
 
 def _output(resolving: _Resolving, at: int, source: str, name: str, target: Port) -> Port | None:
@@ -118,6 +125,15 @@ def _contradict(output: Port, input: Port) -> bool:
     return rank_of(output) != rank_of(input) or any(
         isinstance(made, int) and isinstance(taken, int) and made != taken for made, taken in pairs
     )
+
+
+def _one_more_axis(output: Port, input: Port) -> bool:
+    """Whether [a, b, ...] goes where [entries, ...] is taken, as far as both graphs say them."""
+    if output.dtype != input.dtype or not output.shape or not input.shape or len(output.shape) != len(input.shape) + 1:
+        return False
+    inner = list(zip(output.shape[2:], input.shape[1:], strict=True))
+    open_axis = not isinstance(input.shape[0], int)
+    return open_axis and all(made == taken for made, taken in inner if isinstance(made, int) or isinstance(taken, int))
 
 
 def _cycle(edges: tuple[Edge, ...]) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from genai_compiler.lower.decoder_components import ALIGNED, Data, media_contrac
 from genai_compiler.read.signature import Port, Signature
 
 REQUEST_TOKENS = "request.input_ids"
-_NOTHING = "nothing"
+_NOTHING, _MERGED = "nothing", "entries"
+MERGE_AXES = "genai-compile.merge-leading-axes"
+"""Contract of a binding whose output is its input with the first two axes taken together."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Stage:
 class Medium:
     """Stages that run when the caller gives their inputs. port: what takes the result.
 
-    result: what they make; value: that, or `nothing`, a value too.
+    result: what they make; value: that, or `nothing`, a value too. merges: the stage's output, [a, b, ...], whose first
+    two axes are one for the port; None where they agree.
     """
 
     stages: tuple[Stage, ...]
@@ -62,6 +65,7 @@ class Medium:
     result: str
     value: str
     nothing: str
+    merges: tuple[Stage, Port] | None = None
 
     @property
     def empty(self) -> str:
@@ -75,6 +79,8 @@ def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium]
     steps = [_invoke(stage, workflow) for stage in stages]
     for medium in media:
         made = [_invoke(stage, workflow) for stage in medium.stages]
+        if medium.merges is not None:
+            made.append(_merge(medium, *medium.merges, workflow))
         workflow["components"][medium.empty] = _hand_on(medium.port)
         asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
         steps.append(_when_given(asked, {"kind": "sequence", "steps": made}, medium))
@@ -97,7 +103,8 @@ def _when_given(asked: list[StageInput], made: Data, medium: Medium) -> Data:
     nothing = f"{medium.value}.none"
     empty = {"kind": "invoke", "component": medium.empty, "inputs": {_NOTHING: medium.nothing}}
     empty |= {"outputs": {_NOTHING: nothing}}
-    given, result = _nested(asked[1:], "true", made, medium.result, f"{medium.value}.all")
+    whole = medium.result if medium.merges is None else f"{medium.value}.merged"
+    given, result = _nested(asked[1:], "true", made, whole, f"{medium.value}.all")
     absent, none = _nested(asked[1:], "false", empty, nothing, f"{medium.value}.no")
     return {
         "kind": "branch",
@@ -115,6 +122,18 @@ def _nested(asked: list[StageInput], case: str, step: Data, result: str, name: s
         step = {"kind": "branch", "predicate": each.presence, "cases": {case: step}, "outputs": outputs}
         result = f"{name}.{at}"
     return step, result
+
+
+def _merge(medium: Medium, stage: Stage, output: Port, workflow: Data) -> Data:
+    """The step that takes the first two axes of a result together."""
+    name = f"merge_{medium.port.name}"
+    workflow["components"][name] = {
+        "implementation": {"kind": "binding"},
+        "ports": {"inputs": {_MERGED: stage.contract(output)}, "outputs": {_MERGED: media_contract(medium.port)}},
+        "contract": {"id": MERGE_AXES, "version": "1.0"},
+    }
+    outputs = {_MERGED: f"{medium.value}.merged"}
+    return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.result}, "outputs": outputs}
 
 
 def _hand_on(port: Port) -> Data:

@@ -133,7 +133,8 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
         case Copy():
             pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
-            yield _with_origin(f"copy {pairs}", op.origin)
+            how = ", first two axes merged" if op.merges else ""
+            yield _with_origin(f"copy {pairs}{how}", op.origin)
         case Decode():
             fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in (*op.media, *op.extras))])
             limit = f", at most %{op.maximum} tokens" if op.maximum else ""
