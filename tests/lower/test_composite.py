@@ -186,6 +186,35 @@ def test_what_can_not_be_joined_is_refused_at_its_place(
     assert not (tmp_path / "refused").exists()
 
 
+def test_models_may_be_called_as_the_workflow_calls_its_own_parts(tmp_path: Path) -> None:
+    """An encoder called "decoder", and a decoder called "package"."""
+    models = DOCUMENT["pipeline"]["models"]
+    stages = [
+        {"name": "a", "strategy": {"kind": "single_pass", "model": "decoder"}},
+        {"name": "b", "strategy": {"kind": "autoregressive", "decoder": "package"}},
+    ]
+    over = pipeline(
+        models={"reader": ..., "writer": ..., "decoder": models["reader"], "package": models["writer"]},
+        dataflow=[{"from": "decoder.hidden", "to": "package.seen"}],
+        strategy={"kind": "composite", "stages": stages},
+    )
+    folder = package(tmp_path / "p", over)
+    compile_package(folder, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        inputs = {"request.input_ids": [[3, 1]], "decoder_input_ids": [[2]], "request.max_iterations": [5]}
+        rows = model.run(inputs, stop_on_eos=False).rows("tokens")
+        assert [int(each) for row in rows if row is not None for each in row.reshape(-1)] == by_hand(
+            folder, [3, 1], 2, 5
+        )
+
+
+@pytest.mark.parametrize("name", ["decoder_model", "a.b"])
+def test_names_that_can_not_be_told_apart_are_refused(name: str, tmp_path: Path) -> None:
+    reading = DOCUMENT["pipeline"]["models"]["reader"]
+    told = refused(package(tmp_path / "p", pipeline(models={"decoder": reading, name: reading})))
+    assert told["value-defined-twice"].path == "pipeline.models"
+
+
 def test_models_that_feed_each_other_in_a_circle_are_refused(tmp_path: Path) -> None:
     folder = package(tmp_path / "p", pipeline(dataflow=[FLOW, {"from": "writer.logits", "to": "reader.more"}]))
     model = reader()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.dataflow import DATAFLOW, Edge, in_order, resolve_dataflow
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.front_model import FrontModel, find_front, media_models, upstream
 from genai_compiler.lower.genai_config_v1 import Lowered
-from genai_compiler.lower.matching import rank_of, spell_port
+from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.media_capabilities import media_capabilities
 from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput, with_stages
 from genai_compiler.problem import CompileError, Problem, errors, ordered
@@ -49,6 +49,9 @@ def lower_composite(root: Path, document: CompositeDocument, places: Places) -> 
     """Lower the document of the package in `root`. Raises CompileError with every problem, warnings included."""
     artifacts, signatures = _graphs(root, document, places)
     package = _Package(root, document, places, artifacts, signatures)
+    if len({component_of(each) for each in signatures}) < len(signatures) or any("." in each for each in signatures):
+        what = f"the models are called {listed(signatures)}: two would share a name, or one has a dot in it"
+        raise package.refuse("value-defined-twice", _MODELS, what, "call them by plain, different words")
     decoder = _decoder(package)
     edges, found = resolve_dataflow(document.pipeline, signatures, places)
     if errors(found):

@@ -6,6 +6,7 @@ An end that the graph lacks is found where exactly one port fits; the false name
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from genai_compiler.lower.decoder_facts import component_of
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.composite import CompositePipeline
@@ -33,7 +34,7 @@ class Edge:
     @property
     def value(self) -> str:
         """The workflow value of the output."""
-        return f"{self.source}.{self.output.name}"
+        return f"{component_of(self.source)}.{self.output.name}"
 
 
 @dataclass

@@ -91,6 +91,16 @@ class StaticCache:
     states: tuple[StaticState, ...]
 
 
+_RESERVED = frozenset(
+    ("decoder", "token_policy", "request", "package", "application", "step", "body", "loop", "media", "given")
+)
+
+
+def component_of(model: str) -> str:
+    """The component for a model beside the decoder: its own name, where the workflow has no other use for it."""
+    return f"{model}_model" if model in _RESERVED else model
+
+
 @dataclass(frozen=True)
 class Extra:
     """An input of the decoder that is the same for a whole request. role: of the standard, "" for none.
@@ -117,6 +127,11 @@ class FrontFacts:
     streams: tuple[tuple[Port, Port], ...]
     media: tuple[tuple[Port, str], ...]
     places_media: bool = False
+
+    @property
+    def component(self) -> str:
+        """Its component in the workflow."""
+        return component_of(self.name)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
 
 def _components(facts: DecoderFacts) -> Data:
     found: Data = {"decoder": decoder_component(facts), "token_policy": policy_component(facts)}
-    return found if facts.front is None else found | {facts.front.name: front_component(facts, facts.front)}
+    return found if facts.front is None else found | {facts.front.component: front_component(facts, facts.front)}
 
 
 def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
@@ -235,14 +235,14 @@ def _loop(facts: DecoderFacts) -> Data:
 
 def _invoke_front(facts: DecoderFacts, front: FrontFacts) -> Data:
     inputs = {facts.token_ids.name: facts.prompt, **{port.name: f"media.{port.name}" for port, _ in front.media}}
-    outputs = {made.name: f"step.{front.name}.{made.name}" for made, _ in front.streams}
-    return {"kind": "invoke", "component": front.name, "inputs": inputs, "outputs": outputs}
+    outputs = {made.name: f"step.{front.component}.{made.name}" for made, _ in front.streams}
+    return {"kind": "invoke", "component": front.component, "inputs": inputs, "outputs": outputs}
 
 
 def _invoke_decoder(facts: DecoderFacts) -> Data:
     inputs = {facts.token_ids.name: facts.prompt}
     if facts.front is not None:
-        inputs = {taken.name: f"step.{facts.front.name}.{made.name}" for made, taken in facts.front.streams}
+        inputs = {taken.name: f"step.{facts.front.component}.{made.name}" for made, taken in facts.front.streams}
     inputs |= application_inputs(facts)
     inputs |= {each.port.name: each.value for each in facts.extras if each.value}
     inputs |= {port.name: f"package.{port.name}" for port in (*facts.zero_inputs, *facts.unread)}

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from genai_compiler.lower.decoder_components import ALIGNED, Data, media_contract
+from genai_compiler.lower.decoder_facts import component_of
 from genai_compiler.read.signature import Port, Signature
 
 REQUEST_TOKENS = "request.input_ids"
-_NOTHING, _MERGED = "nothing", "entries"
+_MERGED = "entries"
 MERGE_AXES = "genai-compile.merge-leading-axes"
 """Contract of a binding whose output is its input with the first two axes taken together."""
 
@@ -41,6 +42,11 @@ class Stage:
     inputs: tuple[StageInput, ...]
     rows: str
 
+    @property
+    def component(self) -> str:
+        """Its component in the workflow."""
+        return component_of(self.name)
+
     def contract(self, port: Port) -> Data:
         """A port's contract: the graph's own, with the rows of the request where it has them."""
         shape: list[int | str] = [
@@ -67,23 +73,16 @@ class Medium:
     nothing: str
     merges: tuple[Stage, Port] | None = None
 
-    @property
-    def empty(self) -> str:
-        """The component that hands on nothing."""
-        return f"no_{self.port.name}"
-
 
 def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium] = ()) -> Data:
     """The decoder's document with the stages before its loop."""
     workflow = document["pipeline"]["workflow"]
     steps = [_invoke(stage, workflow) for stage in stages]
-    for medium in media:
-        made = [_invoke(stage, workflow) for stage in medium.stages]
+    for medium, made in [(each, [_invoke(stage, workflow) for stage in each.stages]) for each in media]:
         if medium.merges is not None:
             made.append(_merge(medium, *medium.merges, workflow))
-        workflow["components"][medium.empty] = _hand_on(medium.port)
         asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
-        steps.append(_when_given(asked, {"kind": "sequence", "steps": made}, medium))
+        steps.append(_when_given(asked, {"kind": "sequence", "steps": made}, _empty(medium, workflow), medium))
     workflow["steps"] = [*steps, *workflow["steps"]]
     if any(each["kind"] == "branch" for each in steps):
         workflow["manifest"]["capabilities"].append("input_presence")
@@ -91,21 +90,18 @@ def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium]
 
 
 def _invoke(stage: Stage, workflow: Data) -> Data:
-    workflow["components"][stage.name] = _component(stage)
+    workflow["components"][stage.component] = _component(stage)
     workflow["inputs"] |= {each.value: _input(stage, each) for each in stage.inputs if each.asked}
-    outputs = {each.name: f"{stage.name}.{each.name}" for each in stage.signature.outputs}
+    outputs = {each.name: f"{stage.component}.{each.name}" for each in stage.signature.outputs}
     inputs = {each.port.name: each.value for each in stage.inputs}
-    return {"kind": "invoke", "component": stage.name, "inputs": inputs, "outputs": outputs}
+    return {"kind": "invoke", "component": stage.component, "inputs": inputs, "outputs": outputs}
 
 
-def _when_given(asked: list[StageInput], made: Data, medium: Medium) -> Data:
+def _when_given(asked: list[StageInput], made: Data, empty: Data, medium: Medium) -> Data:
     """The stages where all inputs are given, nothing where none is; some without the others match no case."""
-    nothing = f"{medium.value}.none"
-    empty = {"kind": "invoke", "component": medium.empty, "inputs": {_NOTHING: medium.nothing}}
-    empty |= {"outputs": {_NOTHING: nothing}}
     whole = medium.result if medium.merges is None else f"{medium.value}.merged"
     given, result = _nested(asked[1:], "true", made, whole, f"{medium.value}.all")
-    absent, none = _nested(asked[1:], "false", empty, nothing, f"{medium.value}.no")
+    absent, none = _nested(asked[1:], "false", empty, f"{medium.value}.none", f"{medium.value}.no")
     return {
         "kind": "branch",
         "predicate": asked[0].presence,
@@ -126,23 +122,29 @@ def _nested(asked: list[StageInput], case: str, step: Data, result: str, name: s
 
 def _merge(medium: Medium, stage: Stage, output: Port, workflow: Data) -> Data:
     """The step that takes the first two axes of a result together."""
-    name = f"merge_{medium.port.name}"
-    workflow["components"][name] = {
-        "implementation": {"kind": "binding"},
-        "ports": {"inputs": {_MERGED: stage.contract(output)}, "outputs": {_MERGED: media_contract(medium.port)}},
-        "contract": {"id": MERGE_AXES, "version": "1.0"},
-    }
+    contract = {"id": MERGE_AXES, "version": "1.0"}
+    ports = stage.contract(output), media_contract(medium.port)
+    name = _binding(f"merge_{medium.port.name}", *ports, workflow, {"contract": contract})
     outputs = {_MERGED: f"{medium.value}.merged"}
     return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.result}, "outputs": outputs}
 
 
-def _hand_on(port: Port) -> Data:
-    """A binding whose output is its input: a case of a branch needs a step of its own."""
-    contract = media_contract(port)
-    return {
-        "implementation": {"kind": "binding"},
-        "ports": {"inputs": {_NOTHING: contract}, "outputs": {_NOTHING: contract}},
-    }
+def _empty(medium: Medium, workflow: Data) -> Data:
+    """The step that hands on nothing: a case of a branch needs one."""
+    contract = media_contract(medium.port)
+    name = _binding(f"no_{medium.port.name}", contract, contract, workflow, {})
+    outputs = {_MERGED: f"{medium.value}.none"}
+    return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.nothing}, "outputs": outputs}
+
+
+def _binding(wish: str, taken: Data, made: Data, workflow: Data, more: Data) -> str:
+    """Declare a binding of one port; its name, which is none of a model."""
+    name = "".join(each if each.isalnum() else "_" for each in wish)
+    while name in workflow["components"]:
+        name += "_"
+    ports = {"inputs": {_MERGED: taken}, "outputs": {_MERGED: made}}
+    workflow["components"][name] = {"implementation": {"kind": "binding"}, "ports": ports, **more}
+    return name
 
 
 def _component(stage: Stage) -> Data:
