@@ -4,9 +4,6 @@ Tokens count up to the first near-tie, as INDEX.md of the data advises; the rest
 out, never with a crash.
 """
 
-import json
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +16,22 @@ from genai_runtime import state
 from genai_runtime.request import Request
 from genai_runtime.values import to_value
 
-from tests.data import DATA, needs_data
+from tests.data import needs_data
+from tests.real_packages import (
+    ENCODED,
+    GREEDY,
+    MEDIA,
+    NAMES,
+    PACKAGES,
+    RUN,
+    Compiled,
+    cases,
+    once_each,
+    reliable,
+    rough,
+)
 
 pytestmark = needs_data
-PACKAGES = DATA / "realpkgs"
-NAMES = sorted(each.name for each in PACKAGES.iterdir() if each.is_dir()) if PACKAGES.is_dir() else []
-_RUN = """
-    og-llama og-llama-hidden og-llama-int4 og-llama-prune og-qwen2-fp16 og-hunyuan og-phi3long og-mistral-int4
-    og092-gemma2 mobius-llama-og mobius-llama-og-cpu mobius-gpt2-og mobius-qwen2_moe-og
-    og-lfm2-int4 og-qwen3_5 og-qwen2_5_vl-int4 mobius-qwen3_5_text-og mobius-qwen3_next-og mobius-jamba-og
-"""
-RUN = _RUN.split()
 # name, code of the refusal, words that its reason or remedy must hold
 REFUSED = [
     ("og-llama-nohead", "no-logits", "export it with its head"),
@@ -39,41 +41,16 @@ REFUSED = [
     ("og-qwen2-paged", "unsupported-package-class", "'state_groups'"),
     ("mobius-bert-og", "no-logits", "last_hidden_state"),
     ("mobius-gemma3_vl-og", "unsupported-package-class", "'vision'"),
+    ("mobius-sd-euler", "unsupported-package-class", "'iterative'"),
+    ("mobius-sd-ddim", "unsupported-package-class", "'iterative'"),
+    ("mobius-flux-meta", "unsupported-package-class", "'iterative'"),
 ]
-GREEDY: dict[str, Any] = {"temperature": 0, "stop_on_eos": False}
-Compiled = Callable[[str], genai_runtime.Model]
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     """A package, compiled and loaded once."""
-
-    @cache
-    def get(name: str) -> genai_runtime.Model:
-        out = tmp_path_factory.mktemp("real") / name
-        compile_package(PACKAGES / name, out=out)
-        return genai_runtime.load(out, threads=1)
-
-    return get
-
-
-@cache
-def cases(name: str) -> list[dict[str, Any]]:
-    """The text cases of a package."""
-    expected = json.loads((PACKAGES / name / "expected.json").read_text("utf-8"))
-    return [each for each in expected["cases"] if each["kind"] == "text"]
-
-
-def rough(name: str) -> bool:
-    """Whether kernels may differ by rounding of half-precision or 4-bit values."""
-    return "int4" in name or "fp16" in name
-
-
-def reliable(name: str, case: dict[str, Any]) -> list[int]:
-    """Expected tokens up to the first margin that another kernel may turn over (INDEX.md)."""
-    bound = 0.05 if rough(name) else 0.01
-    close = next((at for at, margin in enumerate(case["margins"]) if margin < bound), len(case["greedy"]))
-    return list(case["greedy"][:close])
+    return once_each(tmp_path_factory)
 
 
 def prompt_logits(model: genai_runtime.Model, *prompts: list[int]) -> np.ndarray[Any, Any]:
@@ -86,6 +63,12 @@ def prompt_logits(model: genai_runtime.Model, *prompts: list[int]) -> np.ndarray
     decoding.prompt()
     logits: np.ndarray[Any, Any] = decoding.logits
     return logits
+
+
+def decoded(model: genai_runtime.Model, prompt: list[int], steps: int) -> Any:
+    """The decoding of one row, before its prompt has run."""
+    decoder: Any = model._executor
+    return decoder.decoder.start(to_value(np.array([prompt])), Request({}, prompt_lengths=(len(prompt),)), steps)
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -104,6 +87,20 @@ def test_logits_of_the_prompt_are_the_expected_ones(compiled: Compiled, name: st
         wanted = np.array(case["prompt_last_logits"], np.float32)
         difference = np.abs(prompt_logits(compiled(name), case["prompt"])[0] - wanted).max()
         assert difference <= (0.05 if rough(name) else 1e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_every_expected_token_is_within_the_bound_of_the_best_at_its_step(compiled: Compiled, name: str) -> None:
+    """Fed with the expected tokens, also past near-ties: at each step the expected one is the best, or as good as."""
+    for case in cases(name):
+        decoding = decoded(compiled(name), case["prompt"], steps=len(case["greedy"]))
+        decoding.prompt()
+        for at, token in enumerate(case["greedy"]):
+            logits = decoding.logits[0]
+            bound = 0.05 if rough(name) else max(1e-3 * np.abs(logits).max(), 1e-3)
+            assert logits[token] >= logits.max() - bound, f"step {at}"
+            decoding.tokens[:] = token
+            decoding.advance()
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -202,9 +199,9 @@ def test_every_package_is_compiled_or_refused_by_name(name: str, tmp_path: Path)
     before = {each: each.stat().st_mtime_ns for each in (PACKAGES / name).rglob("*")}
     try:
         compile_package(PACKAGES / name, out=tmp_path / "out")
-        assert name in RUN, "it compiles now: give it a place above"
+        assert name in (*RUN, *ENCODED, *MEDIA), "it compiles now: give it a place above"
     except CompileError as refused:
-        assert name not in RUN
+        assert name not in (*RUN, *ENCODED, *MEDIA)
         found = errors(refused.problems)
         assert found
         assert all(each.code and each.what and each.where.file for each in found)
@@ -214,4 +211,4 @@ def test_every_package_is_compiled_or_refused_by_name(name: str, tmp_path: Path)
 
 def test_the_set_is_the_one_that_is_described() -> None:
     assert len(NAMES) == 47
-    assert {*RUN, *(name for name, _, _ in REFUSED)} <= set(NAMES)
+    assert {*RUN, *ENCODED, *MEDIA, *(name for name, _, _ in REFUSED)} <= set(NAMES)

@@ -20,6 +20,7 @@ from genai_runtime.request import Event, Request
 from genai_runtime.rows import branch_key, iteration_limit, iteration_value, keep_rows, live_rows, unmatched_case
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import Slot
+from genai_runtime.values import merge_axes
 
 ABI_VERSION = 1
 
@@ -62,6 +63,7 @@ __all__ = [
     "iteration_value",
     "keep_rows",
     "live_rows",
+    "merge_axes",
     "open_adapter",
     "unmatched_case",
     "within_capacity",

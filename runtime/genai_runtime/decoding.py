@@ -6,6 +6,7 @@ arrays for the whole request, so that a step is a few stores and one session run
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from genai_runtime.request import Request
 from genai_runtime.sample import to_float32
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import Room, Slot
-from genai_runtime.values import NUMPY, Array, Value, to_array
+from genai_runtime.values import NUMPY, Array, Value, to_array, view
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class DecoderSpec:
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
     one token a row. last_position: the port, int64 [rows, 1, 1], that says which position of each row the logits are
     of; "" where they are of all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
+    counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or
+    `valid` after it. front: (component, (its output, the decoder's input) pairs) where tokens become embeddings first;
+    `tokens` is then a port of that component.
     """
 
     component: str
@@ -53,6 +57,22 @@ class DecoderSpec:
     one_token: bool
     last_position: str = ""
     logits_rank: int = 3
+    counts: tuple[tuple[str, str, str], ...] = ()
+    front: tuple[str, tuple[tuple[str, str], ...]] | None = None
+
+
+class Front:
+    """The session that turns tokens into what the decoder takes."""
+
+    def __init__(self, session: Any, spec: DecoderSpec) -> None:
+        _, streams = spec.front or ("", ())
+        self._run, self._tokens = binding.run_with_values(session), spec.tokens
+        self._outputs, self._ports = [made for made, _ in streams], [taken for _, taken in streams]
+
+    def run(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
+        """The decoder's inputs for these tokens, by port. Raises what the session raises."""
+        made = self._run({**media, self._tokens: tokens}, self._outputs, None)
+        return dict(zip(self._ports, made, strict=True))
 
 
 class Decoder:
@@ -61,22 +81,38 @@ class Decoder:
     def __init__(self, sessions: Sessions, spec: DecoderSpec) -> None:
         self.spec = spec
         self.session = sessions.session(spec.component)
+        self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
 
     def start(
-        self, tokens: Value, request: Request, limit: int, extras: Mapping[str, Value] | None = None
+        self,
+        tokens: Value,
+        request: Request,
+        limit: int,
+        extras: Mapping[str, Value] | None = None,
+        own_prompt: bool = True,
+        media: Mapping[str, Value] | None = None,
+        later: Mapping[str, Value] | None = None,
+        positions: Value | None = None,
     ) -> "Decoding":
         """State for one request. tokens: integer [rows, longest prompt], right-padded; limit: new tokens at most.
 
-        Raises RequestError `empty-prompt`, `ragged-rows`.
+        extras: values of the decoder's own ports, for the whole request. media, later: what the front takes beside the
+        tokens, with the prompt and with each step. own_prompt: the tokens are the request's prompt, whose rows' lengths
+        it knows; else every row is as long as the array. positions: the prompt's, where they are not negative.
+        Raises RequestError `empty-prompt`, `ragged-rows`, `missing-input`, `wrong-shape`, `bad-value`.
         """
-        ids, lengths = to_array(tokens), request.prompt_lengths
+        ids, lengths = to_array(tokens), request.prompt_lengths if own_prompt else None
         if not ids.size:
             raise RequestError("empty-prompt", "the prompt has no tokens", help="give at least one token a row")
         valid = np.asarray(lengths if lengths is not None else (ids.shape[1],) * ids.shape[0], dtype=np.int64)
         if not self.spec.ragged and (valid != ids.shape[1]).any():
             what = "this decoder has no way to tell rows of different length apart"
             raise RequestError("ragged-rows", what, help="run the rows one by one")
-        return self.kind(request, ids.shape[0])(self, ids, valid, limit, request.context_length, extras or {})
+        decoding = self.kind(request, ids.shape[0])(self, ids, valid, limit, request.context_length, extras or {})
+        decoding.media, decoding.later = media or {}, later or {}
+        if positions is not None:
+            decoding.take_positions(to_array(positions))
+        return decoding
 
     def kind(self, request: Request, rows: int) -> "Kind":
         """What makes the decoding of a request with so many rows."""
@@ -106,7 +142,10 @@ class Decoding:
     ) -> None:
         spec = self.spec = decoder.spec
         self.passes = 0
-        self.session, self.extras = decoder.session, extras
+        self.session, self.extras, self.front = decoder.session, extras, decoder.front
+        self.media: Mapping[str, Value] = {}
+        self.later: Mapping[str, Value] = {}
+        self.places: Array | None = None
         self.rows, self.width = ids.shape
         self.ids = np.ascontiguousarray(ids.astype(NUMPY[spec.token_dtype]))
         self.first = 1 if spec.one_token else self.width
@@ -140,10 +179,47 @@ class Decoding:
         if spec.mask is not None:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         if spec.positions is not None:
-            feeds[spec.positions[0]] = self._positions_of(np.where(valid, np.arange(self.first), 0))
+            own = self._positions_of(np.where(valid, np.arange(self.first), 0))
+            feeds[spec.positions[0]] = own if self.places is None else self.places
         if spec.last_position:
             feeds[spec.last_position] = np.ascontiguousarray((self.lengths - 1).reshape(-1, 1, 1))
-        return feeds
+        return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths)
+
+    def take_positions(self, given: Array) -> None:
+        """The caller's positions of the prompt, [..., rows, tokens]; -1 throughout stands for none.
+
+        Raises RequestError: `missing-input` where media come without, `wrong-shape`, `bad-value`.
+        """
+        if (given == -1).all():
+            if any(value.shape()[0] for value in self.media.values()):
+                what = "media were given without positions, and what they are is the caller's to say"
+                raise RequestError("missing-input", what, help="give the prompt's positions as well")
+            return
+        if given.shape[-2:] != (self.rows, self.width):
+            what = f"positions have the shape {list(given.shape)}, the prompt has {self.rows} rows of {self.width}"
+            raise RequestError("wrong-shape", what, help="give one position a token")
+        if given.min() < 0:
+            raise RequestError("bad-value", f"a position is {given.min()}", help="positions count from 0")
+        _, dtype, _ = self.spec.positions or ("", "int64", 2)
+        self.places = np.ascontiguousarray(given.astype(NUMPY[dtype]))
+
+    def as_values(self, feeds: Mapping[str, Array]) -> dict[str, Value]:
+        """Feeds of the prompt as the decoder takes them: tokens through the front, where there is one."""
+        values = {port: view(array) for port, array in feeds.items()}
+        return self.embedded(values.pop(self.spec.tokens), self.media) | values if self.front is not None else values
+
+    def embedded(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
+        """What the front makes of tokens, by the decoder's ports. tokens: integer [rows, n]."""
+        assert self.front is not None
+        try:
+            return self.front.run(tokens, media)
+        except binding.RUN_FAILURES as failure:
+            raise self.failed(failure) from failure
+
+    def counts_of(self, written: Array, valid: Array) -> dict[str, Array]:
+        """What the ports that count take, [rows]: positions written before a run and valid ones after it."""
+        numbers = {"written": written, "valid": valid}
+        return {port: numbers[kind].astype(NUMPY[dtype]) for port, dtype, kind in self.spec.counts}
 
     def only_position(self) -> dict[str, Array]:
         """By port: of one token a row, the first position is the last."""
@@ -159,7 +235,10 @@ class Decoding:
             self.lengths[:] = self.width
 
     def first_positions(self) -> Array:
-        """[rows, 1] or [3, rows, 1]: the position of each row's next token."""
+        """[rows, 1] or [3, rows, 1]: the position of each row's next token, behind the largest of the prompt."""
+        if self.places is not None:
+            largest = self.places.max(axis=-1, keepdims=True)
+            return self._positions_of(1 + (largest.max(axis=0) if largest.ndim == 3 else largest))
         return self._positions_of(self.lengths.reshape(-1, 1))
 
     def _positions_of(self, places: Array) -> Array:

@@ -23,14 +23,15 @@ class GrowingDecoding(Decoding):
         self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
         self._pasts = [slot.past for slot in spec.slots]
         arrays = self.prompt_feeds()
-        self._feeds = {port: view(array) for port, array in arrays.items()} | dict(self.extras)
+        self._feeds = self.as_values(arrays) | dict(self.extras)
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
         self._positions, self.filled = self.first_positions(), self.first
         self._take()
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
             self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)
-        self._feeds[spec.tokens] = view(self.tokens)
+        if self.front is None:
+            self._feeds[spec.tokens] = view(self.tokens)
         if spec.positions is not None:
             self._feeds[spec.positions[0]] = view(self._positions)
         self._only = self.only_position()
@@ -41,6 +42,10 @@ class GrowingDecoding(Decoding):
         if self.spec.mask is not None:
             self._feed_mask(self.spec.mask)
         self.filled += 1
+        self._counted = self.counts_of(self.lengths, self.lengths + 1)
+        self._feeds.update((port, view(array)) for port, array in self._counted.items())
+        if self.front is not None:
+            self._feeds.update(self.embedded(view(self.tokens), self.later))
         self.lengths = self.lengths + 1
         self._take()
         # a row that is full has ended: its position only has to stay one that exists while others go on

@@ -18,8 +18,9 @@ class InPlaceDecoding(Decoding):
         self.state = shared_state(self.spec.slots, self.rows, self.room.first)
         bound = binding.new_bindings(self.session)
         feeds = self.prompt_feeds()
-        for port, array in feeds.items():
-            bound.bind_ortvalue_input(port, view(array))
+        values = self.as_values(feeds)
+        for port, value in values.items():
+            bound.bind_ortvalue_input(port, value)
         self._bind_state(bound)
         bound.bind_output(self.spec.logits, binding.CPU)
         self._run = binding.run_bound(self.session)
@@ -47,7 +48,8 @@ class InPlaceDecoding(Decoding):
         spec = self.spec
         self._bound = bound = binding.new_bindings(self.session)
         self._bind_state(bound)
-        bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
+        if self.front is None:
+            bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
         if spec.positions is not None:
             bound.bind_ortvalue_input(spec.positions[0], view(self._positions))
         self._only = self.only_position()
@@ -78,6 +80,10 @@ class InPlaceDecoding(Decoding):
             if not spec.mask.fixed:
                 self._part = np.ascontiguousarray(self._mask[:, : self.filled])
                 self._bound.bind_ortvalue_input(spec.mask.port, view(self._part))
+        if self.front is not None:
+            self._made = self.embedded(view(self.tokens), self.later)
+            for port, value in self._made.items():
+                self._bound.bind_ortvalue_input(port, value)
         try:
             self._run(self._bound, None)
         except binding.RUN_FAILURES as failure:

@@ -46,6 +46,7 @@ _SHAPE: dict[str, Any] = {
         "policy": str,
         "sampler_mode": str,
         "ragged": bool,
+        "prompt_decoded": bool,
         "tokens_output": str,
         "tokens_replace": bool,
         "end_ids": [int],

@@ -91,6 +91,8 @@ class Model(Speaking):
         limits = resolve_limits(max_new_tokens, prompts, self._generation)
         asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
         further = Further(image_tensor(self._manifest.data, images), asked)
+        decoded = self._generation["prompt_decoded"]
+        limits = resolve_limits(max_new_tokens, prompts if decoded else [[0]] * len(prompts), self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
         shared = Shared(set(), Audience(), Tally(), speculates(self._manifest.data, speculate))
         if self._generation["policy"] == "runtime":
@@ -100,7 +102,8 @@ class Model(Speaking):
             turn.refuse_stops(text.stops)
             requests = self._requests.workflow(prompts, limits, sampling, stop_on_eos, shared.audience, further)
         runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
-        return Generation(runs, prompts, text, shared, limits.context, whole=turn.store is not None)
+        context = limits.context if decoded else 0
+        return Generation(runs, prompts, text, shared, context, whole=turn.store is not None)
 
     def chat(
         self,
@@ -302,7 +305,7 @@ class Model(Speaking):
         ]
         if not prompts or any(not each for each in prompts):
             raise RequestError("empty-prompt", "a prompt has no tokens", help="give at least one token a row")
-        size = int(self._generation["vocab_size"] or 0)
+        size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
         end = size or 1 << 31
         wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})
         if wrong:

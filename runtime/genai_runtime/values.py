@@ -99,6 +99,12 @@ def to_bits(value: Value) -> Array:
     return binding.as_bits(value, dtype) if dtype else value.numpy()
 
 
+def merge_axes(value: Value) -> Value:
+    """The tensor with its first two axes taken together, in order: [a, b, ...] -> [a * b, ...]."""
+    bits, (first, second, *rest) = to_bits(value), value.shape()
+    return to_value(np.ascontiguousarray(bits).reshape(first * second, *rest), bits_dtype(value) or bits.dtype.name)
+
+
 def encode(numbers: object, dtype: str) -> Array:
     """Numbers as the array that stands for them in a tensor of `dtype`.
 

@@ -35,6 +35,6 @@ def extras_argument(op: Decode, names: Names) -> Iterator[str]:
     """Ports that a decoder's runs find bound: the document's own, and those that take factors."""
     extras = [f"{literal(port)}: {names.of(value)}" for port, value in op.extras]
     if op.adapted and not extras:
-        yield names.of(op.adapted)
+        yield f"extras={names.of(op.adapted)}"
     elif extras:
-        yield f"{{{', '.join(extras + ([f'**{names.of(op.adapted)}'] if op.adapted else []))}}}"
+        yield f"extras={{{', '.join(extras + ([f'**{names.of(op.adapted)}'] if op.adapted else []))}}}"

@@ -11,7 +11,7 @@ from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
-from genai_compiler.plan.ir import Emit, Output, Plan
+from genai_compiler.plan.ir import Decode, Emit, Output, Plan
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
@@ -116,6 +116,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "sampler_mode": _sampler_mode(package),
         "ragged": plan.decoder is not None and plan.decoder.ragged,
+        "prompt_decoded": _prompt_decoded(plan),
         "tokens_output": tokens,
         "tokens_replace": any(
             isinstance(op, Emit) and op.output == tokens and op.mode == "replace" for op in walk(plan.body)
@@ -155,6 +156,12 @@ def _speculation(plan: Plan) -> dict[str, Any] | None:
         "driven": found.drafting is not None,
         "reason": found.reason,
     }
+
+
+def _prompt_decoded(plan: Plan) -> bool:
+    """Whether the request's tokens and the output share the decoder's context; else the prompt goes to an encoder."""
+    starts = {op.tokens for op in walk(plan.body) if isinstance(op, Decode) and op.phase == "prompt"}
+    return not starts or any(each.name in starts and each.role == "prompt_tokens" for each in plan.inputs)
 
 
 def _owned_inputs(plan: Plan, package: Package) -> list[str]:

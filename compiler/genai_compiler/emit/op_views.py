@@ -83,7 +83,7 @@ class OpViews:
             case SelectAdapters():
                 return self._select_adapters(op)
             case Copy():
-                pairs = tuple(f"{self.names.of(target)} = {self.names.of(source)}" for source, target in op.pairs)
+                pairs = tuple(f"{self.names.of(target)} = {self._copied(op, source)}" for source, target in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
             case Emit():
                 return self._emit(op, step)
@@ -297,6 +297,9 @@ class OpViews:
         shape = (str(axis), str(cell.type.row_factor), str(grows))
         return self._call("keep_rows", literal(cell.name), live, current, following, *shape, literal(op.origin))
 
+    def _copied(self, op: Copy, source: str) -> str:
+        return self._call("merge_axes", self.names.of(source)) if op.merges else self.names.of(source)
+
     # ---- a decoder whose policy the runtime supplies ---------------------------------------------------------------
 
     def _prompt(self, op: Decode, loop: Loop) -> OpView:
@@ -311,7 +314,7 @@ class OpViews:
                 "bound": f"{limit} = "
                 + self._call("iteration_limit", self.names.of(loop.max_iterations), literal(loop.origin)),
                 "within": tuple(self._within(op)),
-                "start": f"decoding = self.decoder.start({', '.join(self._start(op, limit))})",
+                "start": f"decoding = self.decoder.start({', '.join(self._start(op, loop, limit))})",
             },
         )
 
@@ -323,10 +326,18 @@ class OpViews:
                 "bounded", literal("sequence"), tokens, tokens, "1", self.names.of(op.maximum), literal(op.origin)
             )
 
-    def _start(self, op: Decode, limit: str) -> Iterator[str]:
+    def _start(self, op: Decode, loop: Loop, limit: str) -> Iterator[str]:
         """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""
         yield from (self.names.of(op.tokens), "request", limit)
+        if not any(each.name == op.tokens and each.role == "prompt_tokens" for each in self.plan.inputs):
+            yield "own_prompt=False"
+        if op.positions:
+            yield f"positions={self.names.of(op.positions)}"
         yield from extras_argument(op, self.names)
+        step = next((each for each in loop.advance if isinstance(each, Decode)), None)
+        for name, pairs in (("media", op.media), ("later", step.media if step is not None else ())):
+            if pairs:
+                yield f"{name}={{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in pairs)}}}"
 
     def _decoder_loop(self, op: Loop) -> OpView:
         self.uses.publishes = True
@@ -411,7 +422,8 @@ def has_one_row_loop(plan: Plan) -> bool:
         return False
     bound = facts.mask.constant_width and facts.mask.use == "lengths" and facts.positions is None
     shared = all(group.storage == "shared-buffer" for group in plan.groups)
-    return bound and shared and facts.logits_dtype == "float32" and not facts.one_token
+    plain = facts.front is None and not facts.counts and not facts.one_token
+    return bound and shared and facts.logits_dtype == "float32" and plain
 
 
 def read_values(plan: Plan) -> frozenset[str]:

@@ -6,10 +6,11 @@ input ports of one invocation must agree on each symbol.
 
 from typing import Any
 
-from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, StatePort
+from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, FrontFacts, StatePort, StaticState
 from genai_compiler.read.signature import Port
 
 Data = dict[str, Any]
+State = StatePort | FixedState | StaticState
 
 ALIGNED = {"kind": "request_aligned", "axis": 0}
 FLAG = {"dtype": "bool", "rank": 1, "shape": ["batch"], "batch_layout": ALIGNED}
@@ -29,11 +30,11 @@ def token_contract(facts: DecoderFacts) -> Data:
     return {"dtype": facts.token_ids.dtype, "rank": 2, "shape": ["batch", "sequence"], "batch_layout": ALIGNED}
 
 
-def cell_contract(state: StatePort | FixedState, positions: str = "kv_sequence") -> Data:
+def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
     """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it. Or a state
-    [batch, n, m, ...].
+    [batch, n, m, ...] of one size.
     """
-    if isinstance(state, FixedState):
+    if isinstance(state, FixedState | StaticState):
         shape: list[int | str] = ["batch", *state.shape]
         return {"dtype": state.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
     extent = positions if state.capacity is None else state.capacity
@@ -49,8 +50,19 @@ def logits_contract(facts: DecoderFacts) -> Data:
     return {"dtype": facts.logits.dtype, "rank": rank, "shape": [*rows, width], "batch_layout": ALIGNED}
 
 
-def _row_wise(port: Port) -> Data:
-    """An output whose first axis is the batch; extents that only the graph names stay symbols of their own."""
+def control_ports(facts: DecoderFacts) -> tuple[Port, ...]:
+    """The ports of caches of fixed capacity: where a run writes, and how much is valid after it."""
+    cache = facts.static_cache
+    return (cache.write_indices, cache.lengths) if cache is not None else ()
+
+
+def count_contract(port: Port) -> Data:
+    """One number a row, in the port's dtype."""
+    return {**COUNT, "dtype": port.dtype}
+
+
+def row_wise(port: Port) -> Data:
+    """A port whose first axis is the batch; extents that only the graph names stay symbols of their own."""
     named = [f"{port.name}.{axis}" if extent is None else extent for axis, extent in enumerate(port.shape or ())]
     shape = ["batch", *named[1:]]
     return {"dtype": port.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
@@ -61,6 +73,9 @@ def decoder_component(facts: DecoderFacts) -> Data:
     tokens, mask, positions = facts.token_ids, facts.attention_mask, facts.position_ids
     inputs: Data = {tokens.name: token_contract(facts)}
     roles = {tokens.name: "token_ids"}
+    if facts.front is not None:
+        inputs = {taken.name: stream_contract(taken) for _, taken in facts.front.streams}
+        roles = {facts.front.streams[0][1].name: "inputs_embeds"}
     if mask is not None:
         inputs[mask.name] = application_contract(mask, "total_sequence")
         roles[mask.name] = "attention_mask"
@@ -68,12 +83,16 @@ def decoder_component(facts: DecoderFacts) -> Data:
         inputs[positions.name] = application_contract(positions, "sequence")
         roles[positions.name] = "position_ids"
     inputs |= {port.name: {"dtype": port.dtype, "rank": 1, "shape": [1]} for port in facts.zero_inputs}
-    states: tuple[StatePort | FixedState, ...] = (*facts.states, *facts.fixed_states)
+    inputs |= {each.port.name: row_wise(each.port) for each in facts.extras}
+    roles |= {each.port.name: each.role for each in facts.extras if each.role}
+    inputs |= {port.name: row_wise(port) for port in facts.unread}
+    inputs |= {port.name: count_contract(port) for port in control_ports(facts)}
+    states: tuple[State, ...] = (*facts.states, *facts.static_states, *facts.fixed_states)
     inputs |= {state.input: cell_contract(state, "past_sequence") for state in states}
     outputs: Data = {facts.logits.name: logits_contract(facts)}
     roles[facts.logits.name] = "logits"
     if facts.hidden is not None:
-        outputs[facts.hidden.name] = _row_wise(facts.hidden)
+        outputs[facts.hidden.name] = row_wise(facts.hidden)
         roles[facts.hidden.name] = "hidden_states"
     outputs |= {state.output: cell_contract(state, "total_sequence") for state in states}
     return {
@@ -83,14 +102,39 @@ def decoder_component(facts: DecoderFacts) -> Data:
     }
 
 
+def stream_contract(port: Port) -> Data:
+    """What is made of tokens: [batch, sequence, ...]."""
+    shape = ["batch", "sequence", *(port.shape or (0, 0))[2:]]
+    return {"dtype": port.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
+
+
+def media_contract(port: Port) -> Data:
+    """What belongs to a prompt beside its tokens: [entries, ...], over all rows."""
+    shape = list(port.shape or ())
+    return {"dtype": port.dtype, "rank": len(shape), "shape": shape}
+
+
+def front_component(facts: DecoderFacts, front: FrontFacts) -> Data:
+    """The ONNX component that takes the tokens."""
+    inputs = {facts.token_ids.name: token_contract(facts)}
+    inputs |= {port.name: media_contract(port) for port, _ in front.media}
+    outputs = {made.name: stream_contract(made) for made, _ in front.streams}
+    return {
+        "implementation": {"kind": "onnx", "artifact": front.artifact},
+        "ports": {"inputs": inputs, "outputs": outputs, "roles": {facts.token_ids.name: "token_ids"}},
+    }
+
+
 def policy_component(facts: DecoderFacts) -> Data:
     """The component that the runtime implements: next token, stop detection."""
     token = token_contract(facts)
+    control = control_ports(facts)
+    lengths: Data = {"cache_lengths": count_contract(control[0])} if control else {}
     return {
         "implementation": {"kind": "binding"},
         "ports": {
             "inputs": {"logits": logits_contract(facts)},
-            "outputs": {"token": token, "active": FLAG, "done": FLAG, "accepted_len": COUNT},
+            "outputs": {"token": token, "active": FLAG, "done": FLAG, "accepted_len": COUNT, **lengths},
         },
         "contract": {"id": "onnx-genai.token-policy", "version": "1.0"},
     }

@@ -8,6 +8,8 @@ from genai_compiler.read.graph_facts import LengthSwitch, MaskUse
 from genai_compiler.read.signature import Port, Signature
 
 Aliasing = Literal["forbidden", "permitted", "required"]
+PROMPT = "request.input_ids"
+"""The workflow input of the request's tokens (standard, 10.3)."""
 
 # Bytes of one element of the dtypes that caches are kept in.
 ELEMENT_BYTES = {
@@ -57,6 +59,82 @@ class FixedState:
 
 
 @dataclass(frozen=True)
+class StaticState:
+    """One cache of the graph's own capacity, [batch, *shape], that a run updates at given positions.
+
+    axis: the axis of positions, of the whole tensor; shape[axis - 1] is the capacity.
+    """
+
+    role: Literal["key", "value"]
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    axis: int
+
+    @property
+    def capacity(self) -> int:
+        """Positions it holds."""
+        return self.shape[self.axis - 1]
+
+
+@dataclass(frozen=True)
+class StaticCache:
+    """Caches of fixed capacity, and the ports that say where a run writes and how much is valid after it.
+
+    write_indices, lengths: int [batch].
+    """
+
+    write_indices: Port
+    lengths: Port
+    states: tuple[StaticState, ...]
+
+
+_RESERVED = frozenset(
+    ("decoder", "token_policy", "request", "package", "application", "step", "body", "loop", "media", "given")
+)
+
+
+def component_of(model: str) -> str:
+    """The component for a model beside the decoder: its own name, where the workflow has no other use for it."""
+    return f"{model}_model" if model in _RESERVED else model
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An input of the decoder that is the same for a whole request. role: of the standard, "" for none.
+
+    value: the workflow value that feeds it, "" when the application gives it.
+    """
+
+    role: str
+    port: Port
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class FrontFacts:
+    """The model that makes embeddings of tokens before every pass of the decoder.
+
+    streams: (its output, the decoder's input). media: (its input, the value there with the prompt); with later tokens
+    it takes an empty tensor. Its tokens are the decoder's `token_ids`. places_media: positions beside media are not
+    those of text, so that the caller gives them.
+    """
+
+    name: str
+    artifact: str
+    streams: tuple[tuple[Port, Port], ...]
+    media: tuple[tuple[Port, str], ...]
+    places_media: bool = False
+
+    @property
+    def component(self) -> str:
+        """Its component in the workflow."""
+        return component_of(self.name)
+
+
+@dataclass(frozen=True)
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
@@ -66,7 +144,10 @@ class DecoderFacts:
     each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
     row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
     token a row, so a prompt goes in one by one.
-    mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
+    static_cache: caches that a call updates at given positions. extras: what stays the same for a whole request.
+    unread: inputs that no node reads. front: what the tokens go through first. prompt: the workflow input that the
+    decoder starts from; start: the token there when nobody gives one, None when nobody says. mask_use: see
+    read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
     """
 
     artifact: str
@@ -87,6 +168,17 @@ class DecoderFacts:
     last_token_only: bool
     one_token: bool
     length_switches: tuple[LengthSwitch, ...]
+    static_cache: StaticCache | None = None
+    extras: tuple[Extra, ...] = ()
+    unread: tuple[Port, ...] = ()
+    front: FrontFacts | None = None
+    prompt: str = PROMPT
+    start: int | None = None
+
+    @property
+    def static_states(self) -> tuple[StaticState, ...]:
+        """The caches of fixed capacity, () when there are none."""
+        return self.static_cache.states if self.static_cache is not None else ()
 
     @property
     def cache_bytes_per_token(self) -> int:

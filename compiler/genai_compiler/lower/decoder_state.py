@@ -1,28 +1,35 @@
 """State cells, their seeds and their groups in the canonical decoder workflow (metadata standard, section 10.3).
 
-Group `decoder_kv` holds the caches, two a layer; group `decoder_recurrent` the states that each step replaces, which
-have no role, and their index for a layer.
+Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
+kinds; `decoder_recurrent` the states that each step replaces, which have no role, and their index for a layer.
 """
 
 from collections.abc import Iterator
 
-from genai_compiler.lower.decoder_components import Data, cell_contract
-from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, StatePort
+from genai_compiler.lower.decoder_components import Data, State, cell_contract, control_ports
+from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort, StaticState
 
-_CACHES, _REPLACED = "decoder_kv", "decoder_recurrent"
+_CACHES, _STATIC, _REPLACED = "decoder_kv", "decoder_static_kv", "decoder_recurrent"
 
 
-def state_cells(facts: DecoderFacts) -> dict[str, StatePort | FixedState]:
+def state_cells(facts: DecoderFacts) -> dict[str, State]:
     """Cell name -> its ports: `<group>.<4-digit index>`, caches first."""
-    cells: dict[str, StatePort | FixedState] = {
-        f"{_CACHES}.{index:04d}": state for index, state in enumerate(facts.states)
-    }
-    return cells | {f"{_REPLACED}.{index:04d}": state for index, state in enumerate(facts.fixed_states)}
+    static = _static_group(facts)
+    groups: tuple[tuple[str, tuple[State, ...]], ...] = (
+        (_CACHES, facts.states),
+        (static, facts.static_states),
+        (_REPLACED, facts.fixed_states),
+    )
+    return {f"{name}.{index:04d}": state for name, states in groups for index, state in enumerate(states)}
 
 
-def seeds(facts: DecoderFacts) -> dict[str, StatePort | FixedState]:
+def _static_group(facts: DecoderFacts) -> str:
+    return _STATIC if facts.states else _CACHES
+
+
+def seeds(facts: DecoderFacts) -> dict[str, State]:
     """One zero seed for each distinct cell contract, by input name."""
-    found: dict[str, StatePort | FixedState] = {}
+    found: dict[str, State] = {}
     for state in state_cells(facts).values():
         if all(cell_contract(state) != cell_contract(each) for each in found.values()):
             found["package.state_seed" + (f".{len(found)}" if found else "")] = state
@@ -51,8 +58,13 @@ def state_groups(facts: DecoderFacts) -> Data:
     aliases = dict(_aliases(facts))
     caches: Data = {"kind": "full_attention", "sequence_axis": 2}
     replaced: Data = {"kind": "recurrent"}
+    groups = [(_CACHES, caches, facts.aliasing)] if facts.states else []
+    if facts.static_states:
+        scattered = {"kind": "full_attention", "sequence_axis": facts.static_states[0].axis, **_scatter(facts)}
+        groups.append((_static_group(facts), scattered, "forbidden"))
+    groups.append((_REPLACED, replaced, "forbidden"))
     found: Data = {}
-    for name, group, aliasing in ((_CACHES, caches, facts.aliasing), (_REPLACED, replaced, "forbidden")):
+    for name, group, aliasing in groups:
         ports = {cell: alias for cell, alias in aliases.items() if cell.partition(".")[0] == name}
         if ports:
             found[name] = {
@@ -66,10 +78,18 @@ def state_groups(facts: DecoderFacts) -> Data:
     return found
 
 
+def _scatter(facts: DecoderFacts) -> Data:
+    """How caches of fixed capacity are written: at each row's length, by the ports that the graph has for it."""
+    writes, lengths = control_ports(facts)
+    update: Data = {"kind": "indexed_scatter", "write_indices": "cache_lengths", "capacity": "package.capacity"}
+    update |= {"write_indices_ports": {"decoder": writes.name}, "kv_length_ports": {"decoder": lengths.name}}
+    return {"logical_lengths": "cache_lengths", "update": update}
+
+
 def _aliases(facts: DecoderFacts) -> Iterator[tuple[str, Data]]:
     for cell, state in state_cells(facts).items():
         alias: Data = {"input": state.input, "output": state.output, "access": "read_write"}
-        if isinstance(state, StatePort):
+        if isinstance(state, StatePort | StaticState):
             yield cell, {**alias, "role": state.role, "layer": state.layer}
         else:
             yield cell, {**alias, "layer": int(cell.partition(".")[2])}

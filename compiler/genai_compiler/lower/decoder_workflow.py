@@ -15,11 +15,16 @@ from genai_compiler.lower.decoder_components import (
     Data,
     application_contract,
     cell_contract,
+    control_ports,
+    count_contract,
     decoder_component,
+    front_component,
+    media_contract,
     policy_component,
+    row_wise,
     token_contract,
 )
-from genai_compiler.lower.decoder_facts import DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_state import declared_cells, seeds, state_cells, state_groups
 from genai_compiler.read.signature import Port
 
@@ -27,6 +32,8 @@ CAPABILITIES = (
     "workflow_ssa linear_effects typed_emit streaming_emit nested_control_flow loop_induction_values "
     "serving_service_contract bounded_state_recurrence"
 )
+FORMED = -1
+"""The default of positions that the runtime forms itself unless the caller gives them."""
 # Sampling fields a caller may set, by the workflow input that carries each (section 1.8).
 _SAMPLING = {
     "temperature": ("sampling_temperature", "float32", 1.0),
@@ -60,7 +67,7 @@ def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) 
 def application_inputs(facts: DecoderFacts) -> dict[str, str]:
     """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
     names: dict[str, str] = {}
-    for port in (facts.attention_mask, facts.position_ids):
+    for port in (facts.attention_mask, facts.position_ids, *(each.port for each in facts.extras if not each.value)):
         if port is not None:
             name = "application." + port.name.replace("/", "_").replace(" ", "_")
             names[port.name] = name + "_" if name in names.values() else name
@@ -79,18 +86,23 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
         "outputs": {
             "tokens": {"contract": token_contract(facts), "role": "tokens", "stage": "pre_adapter"},
         },
-        "components": {"decoder": decoder_component(facts), "token_policy": policy_component(facts)},
+        "components": _components(facts),
         "state": _state(facts),
     }
-    if facts.states or facts.fixed_states:
+    if state_cells(facts):
         workflow["serving"] = _serving(facts)
     return workflow | {"steps": [_loop(facts)]}
+
+
+def _components(facts: DecoderFacts) -> Data:
+    found: Data = {"decoder": decoder_component(facts), "token_policy": policy_component(facts)}
+    return found if facts.front is None else found | {facts.front.component: front_component(facts, facts.front)}
 
 
 def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
     limit, application = facts.max_sequence_length, application_inputs(facts)
     inputs: Data = {
-        "request.input_ids": _request(token_contract(facts), "prompt_tokens"),
+        facts.prompt: _prompt(facts),
         "request.max_iterations": _request(SCALAR, "max_iterations") | {"required": False, "default": limit},
     }
     for name, (sampling_role, dtype, fallback) in _SAMPLING.items():
@@ -104,17 +116,41 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
         inputs["package.eos_token_ids"] = _literal(contract, list(eos), role) | {"externally_suppliable": True}
     for port, extent in ((facts.attention_mask, "total_sequence"), (facts.position_ids, "sequence")):
         if port is not None:
-            inputs[application[port.name]] = _application(port, extent)
+            given = _application(port, application_contract(port, extent))
+            if extent == "sequence" and facts.front is not None and facts.front.places_media:
+                given |= {"required": False, "default": FORMED}
+            inputs[application[port.name]] = given
+    for each in facts.extras:
+        if not each.value:
+            inputs[application[each.port.name]] = _application(each.port, row_wise(each.port))
+    for port in facts.unread:
+        inputs[f"package.{port.name}"] = _literal(row_wise(port), 0.0 if "float" in port.dtype else 0)
     for port in facts.zero_inputs:
         inputs[f"package.{port.name}"] = _literal({"dtype": port.dtype, "rank": 1, "shape": [1]}, 0)
+    for port, _ in facts.front.media if facts.front is not None else ():
+        contract = media_contract(port)
+        none = [0, *(port.shape or ())[1:]]
+        inputs[f"package.no_{port.name}"] = _literal({**contract, "shape": none}, 0.0 if "float" in port.dtype else 0)
     inputs["package.active"] = _literal(FLAG, True)
     inputs["package.done"] = _literal(FLAG, False)
     inputs["package.accepted_len"] = _literal(COUNT, 0)
     inputs["package.sequence_capacity"] = _literal(SCALAR, limit)
+    if facts.static_cache is not None:
+        inputs["package.cache_lengths"] = _literal(count_contract(facts.static_cache.write_indices), 0)
+        inputs["package.capacity"] = _literal(SCALAR, facts.static_states[0].capacity)
     for name, state in seeds(facts).items():
         zero = 0.0 if "float" in state.dtype else 0
         inputs[name] = _literal(cell_contract(state), zero)
     return inputs
+
+
+def _prompt(facts: DecoderFacts) -> Data:
+    """The request's tokens, or those that start the output where the request's tokens go to an encoder."""
+    if facts.prompt == PROMPT:
+        return _request(token_contract(facts), "prompt_tokens")
+    source = {"kind": "application", "name": facts.prompt.partition(".")[2]}
+    asked = {"required": True} if facts.start is None else {"required": False, "default": facts.start}
+    return {"contract": token_contract(facts), "role": {"kind": "opaque"}, "source": source, **asked}
 
 
 def _request(contract: Data, role: str) -> Data:
@@ -131,9 +167,9 @@ def _literal(contract: Data, default: Any, role: Data | None = None) -> Data:
     return {"contract": contract, "role": role or {"kind": "opaque"}, "source": source, "default": default}
 
 
-def _application(port: Port, extent: str) -> Data:
+def _application(port: Port, contract: Data) -> Data:
     return {
-        "contract": application_contract(port, extent),
+        "contract": contract,
         "role": {"kind": "opaque"},
         "source": {"kind": "application", "name": port.name},
         "required": True,
@@ -149,11 +185,18 @@ def _state(facts: DecoderFacts) -> Data:
         "accepted_len": {"contract": COUNT, "initializer": "package.accepted_len", **plain},
         "sequence": {
             "contract": token_contract(facts),
-            "initializer": "request.input_ids",
+            "initializer": facts.prompt,
             **plain,
             "recurrence": {"kind": "bounded", "axis": 1, "max": "package.sequence_capacity"},
         },
     }
+    for port, _ in facts.front.media if facts.front is not None else ():
+        rule = {"kind": "bounded", "axis": 0, "max": "package.sequence_capacity"}
+        media = {"contract": media_contract(port), "initializer": f"package.no_{port.name}", **plain}
+        cells[f"media.{port.name}"] = {**media, "recurrence": rule}
+    if facts.static_cache is not None:
+        contract = count_contract(facts.static_cache.write_indices)
+        cells["cache_lengths"] = {"contract": contract, "initializer": "package.cache_lengths", **plain}
     return cells | declared_cells(facts)
 
 
@@ -164,12 +207,15 @@ def _serving(facts: DecoderFacts) -> Data:
 
 def _loop(facts: DecoderFacts) -> Data:
     cells = state_cells(facts)
-    policy = ("active", "done", "accepted_len")
-    carried = [{"cell": cell, "next": f"body.{cell}"} for cell in (*policy, *cells)]
+    policy = ("active", "done", "accepted_len", *(("cache_lengths",) if facts.static_cache is not None else ()))
+    carried: list[Data] = [{"cell": cell, "next": f"body.{cell}"} for cell in (*policy, *cells)]
+    for port, value in facts.front.media if facts.front is not None else ():
+        carried.append({"cell": f"media.{port.name}", "initial": value, "next": f"package.no_{port.name}"})
     return {
         "kind": "loop",
         "setup": [],
         "steps": [
+            *([_invoke_front(facts, facts.front)] if facts.front is not None else []),
             _invoke_decoder(facts),
             {
                 "kind": "invoke",
@@ -187,10 +233,21 @@ def _loop(facts: DecoderFacts) -> Data:
     }
 
 
+def _invoke_front(facts: DecoderFacts, front: FrontFacts) -> Data:
+    inputs = {facts.token_ids.name: facts.prompt, **{port.name: f"media.{port.name}" for port, _ in front.media}}
+    outputs = {made.name: f"step.{front.component}.{made.name}" for made, _ in front.streams}
+    return {"kind": "invoke", "component": front.component, "inputs": inputs, "outputs": outputs}
+
+
 def _invoke_decoder(facts: DecoderFacts) -> Data:
-    inputs = {facts.token_ids.name: "request.input_ids", **application_inputs(facts)}
-    inputs |= {port.name: f"package.{port.name}" for port in facts.zero_inputs}
+    inputs = {facts.token_ids.name: facts.prompt}
+    if facts.front is not None:
+        inputs = {taken.name: f"step.{facts.front.component}.{made.name}" for made, taken in facts.front.streams}
+    inputs |= application_inputs(facts)
+    inputs |= {each.port.name: each.value for each in facts.extras if each.value}
+    inputs |= {port.name: f"package.{port.name}" for port in (*facts.zero_inputs, *facts.unread)}
     cells = state_cells(facts)
+    inputs |= {port.name: "cache_lengths" for port in control_ports(facts)}
     inputs |= {state.input: cell for cell, state in cells.items()}
     outputs = {facts.logits.name: "step.logits"}
     if facts.hidden is not None:

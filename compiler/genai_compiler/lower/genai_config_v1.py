@@ -13,6 +13,7 @@ from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.search_defaults import search_defaults
+from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph, missing_files
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -68,17 +69,18 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
     signature = signature_of(model, artifact, root)
     ports, port_problems = match_ports(config, signature)
     found += port_problems
-    merge = Merge(config, signature)
+    merge = Merge(stated_by_config(config), signature)
     states = merge_states(ports, merge)
     one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
     fixed = merge_fixed_states(ports, one_token, merge)
     aliasing = choose_aliasing(states, ports, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
-    length = merge_length(states, merge, text.context_length)
+    length = merge_length((each.capacity for each in states), merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
     found += [*merge.problems, *text_problems, *search_problems]
-    found += check_graph(model, artifact, has_state=bool(ports.keys or ports.values or ports.fixed))
+    mask = ports.attention_mask.name if ports.attention_mask is not None else ""
+    found += check_graph(model, artifact, bool(ports.keys or ports.values or ports.fixed), mask)
     if errors(found) or ports.token_ids is None or ports.logits is None:
         raise CompileError([])
     facts = DecoderFacts(

@@ -3,6 +3,7 @@
 Each contradiction is one warning that says who said what and which was taken.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,13 +11,12 @@ from genai_compiler.lower.decoder_facts import Aliasing, StatePort
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import spell_port
+from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.attention import CacheOp, writes_in_place
-from genai_compiler.read.genai_config import GenaiConfig, named
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.signature import Port, Signature
 
-_DECODER: DocPath = ("model", "decoder")
 FALLBACK_LENGTH = 4096  # the standard's, where nobody says (section 10.3)
 
 
@@ -24,13 +24,17 @@ FALLBACK_LENGTH = 4096  # the standard's, where nobody says (section 10.3)
 class Merge:
     """The two sources, and the problems found so far."""
 
-    config: GenaiConfig
+    stated: Stated
     signature: Signature
     problems: list[Problem] = field(default_factory=list)
 
     def report(self, code: str, path: DocPath, what: str, help: str = "", error: bool = False) -> None:
         severity = Severity.ERROR if error else Severity.WARNING
-        self.problems.append(Problem(code, *named(self.config, path), what, help, severity))
+        self.problems.append(Problem(code, self.stated.place(path), format_path(path), what, help, severity))
+
+    def path(self, fact: Fact) -> DocPath:
+        """Where the document states, or would state, a fact."""
+        return self.stated.paths[fact]
 
     def contradiction(self, path: DocPath, stated: object, graph: str) -> None:
         """The configuration states one thing, the graph another."""
@@ -56,17 +60,17 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
 
 def _state(role: Literal["key", "value"], ports: LayerPorts, merge: Merge) -> StatePort | None:
     past, present = ports.past, ports.present
-    path: DocPath = (*_DECODER, "inputs", f"past_{role}_names")
+    path = merge.path(role)
     if past.shape is None or len(past.shape) != 4 or past.dtype != present.dtype:
         what = f"cache {past.name!r} is {spell_port(past)}, its output {present.name!r} {spell_port(present)}"
         merge.report("wrong-port", path, what, "a cache is [batch, heads, positions, head size], in and out", True)
         return None
-    heads = _extent(past, present, 1, merge.config.decoder.num_key_value_heads)
-    head_dim = _extent(past, present, 3, merge.config.decoder.head_size)
+    heads = _extent(past, present, 1, merge.stated.kv_heads)
+    head_dim = _extent(past, present, 3, merge.stated.head_size)
     if heads is None or head_dim is None:
-        key = "num_key_value_heads" if heads is None else "head_size"
-        what = f"cache {past.name!r} is {spell_port(past)} and nobody says what {key} is"
-        merge.report("unknown-state-shape", (*_DECODER, key), what, f"state model.decoder.{key}", True)
+        missing = merge.path("kv_heads" if heads is None else "head_size")
+        what = f"cache {past.name!r} is {spell_port(past)} and nobody says what {missing[-1]} is"
+        merge.report("unknown-state-shape", missing, what, f"state {format_path(missing)}", True)
         return None
     length = past.shape[2]
     capacity = length if isinstance(length, int) else None
@@ -83,19 +87,18 @@ def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | N
 
 
 def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Merge) -> None:
-    decoder = merge.config.decoder
-    numbers = (
-        ("num_key_value_heads", decoder.num_key_value_heads, {each.heads for each in states}),
-        ("head_size", decoder.head_size, {each.head_dim for each in states}),
+    numbers: tuple[tuple[Fact, int | None, set[int]], ...] = (
+        ("kv_heads", merge.stated.kv_heads, {each.heads for each in states}),
+        ("head_size", merge.stated.head_size, {each.head_dim for each in states}),
     )
-    for key, stated, found in numbers:
+    for fact, stated, found in numbers:
         if stated is not None and found != {stated}:
-            merge.contradiction((*_DECODER, key), stated, f"the graph's caches have {_either(found)}")
+            merge.contradiction(merge.path(fact), stated, f"the graph's caches have {_either(found)}")
     layers = sorted({each.layer for each in (*ports.keys, *ports.fixed)})
-    counted = layers == list(range(len(layers))) and len(layers) == decoder.num_hidden_layers
-    if decoder.num_hidden_layers is not None and not counted:
+    counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
+    if merge.stated.layers is not None and not counted:
         graph = f"the graph has caches for {len(layers)} layers, numbered {_ranges(layers)}"
-        merge.contradiction((*_DECODER, "num_hidden_layers"), decoder.num_hidden_layers, graph)
+        merge.contradiction(merge.path("layers"), merge.stated.layers, graph)
 
 
 def _check_capacities(states: tuple[StatePort, ...], merge: Merge) -> None:
@@ -103,7 +106,7 @@ def _check_capacities(states: tuple[StatePort, ...], merge: Merge) -> None:
     if len(capacities) > 1:
         spelled = ", ".join(f"{each.input!r} {each.capacity or 'grows'}" for each in states[:6])
         what = f"the graph's caches differ in length ({spelled}); mixed caches are not compiled yet"
-        merge.report("unsupported-package-class", (*_DECODER, "inputs", "past_key_names"), what, error=True)
+        merge.report("unsupported-package-class", merge.path("key"), what, error=True)
 
 
 def choose_aliasing(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Merge) -> Aliasing:
@@ -123,7 +126,7 @@ def choose_aliasing(states: tuple[StatePort, ...], ports: MatchedPorts, merge: M
     if shared:
         past, present, symbol = shared[0]
         what = f"{past!r} and {present!r} share the length symbol {symbol!r}, so the cache is kept in one buffer"
-        merge.report("shared-symbol", (*_DECODER, "inputs", "past_key_names"), what)
+        merge.report("shared-symbol", merge.path("key"), what)
     return "required" if shared or fixed else "permitted"
 
 
@@ -133,8 +136,7 @@ def _writes_in_place(op: CacheOp | None, state: StatePort) -> bool:
 
 def _refuse_bounded(states: tuple[StatePort, ...], ops: dict[str, CacheOp], merge: Merge) -> None:
     bounded = sorted({each.layer for each in states if (op := ops.get(each.input)) is not None and op.bounded})
-    window = merge.config.decoder.sliding_window
-    path: DocPath = (*_DECODER, "sliding_window") if window is not None else _DECODER
+    window, path = merge.stated.window, merge.path("window")
     if bounded:
         what = f"the caches of layers {_ranges(bounded)} drop what leaves their window; such rings are not compiled yet"
         help = "export with caches that keep every position (the window stays inside the attention operator)"
@@ -162,10 +164,11 @@ def _shared_symbols(ports: MatchedPorts) -> list[tuple[str, str, str]]:
 def _refuse_growth(
     states: tuple[StatePort, ...], shared: list[tuple[str, str, str]], fixed: bool, merge: Merge
 ) -> None:
-    if states and merge.config.search.get("past_present_share_buffer"):
-        what = "past_present_share_buffer is true, but the graph appends to its cache; a growing cache is used"
-        merge.report("share-buffer-refused", ("search", "past_present_share_buffer"), what, "set it to false")
-    path: DocPath = (*_DECODER, "inputs", "past_key_names")
+    if states and merge.stated.share_buffer:
+        asked = merge.path("share_buffer")[-1]
+        what = f"{asked} asks for one buffer, but the graph appends to its cache; a growing cache is used"
+        merge.report("share-buffer-refused", merge.path("share_buffer"), what, "leave it out")
+    path = merge.path("key")
     if shared:
         past, present, symbol = shared[0]
         what = f"{past!r} and {present!r} declare their length with one symbol, {symbol!r}, but the graph appends to it"
@@ -180,35 +183,36 @@ def _refuse_growth(
 
 def merge_vocabulary(logits: Port, merge: Merge) -> tuple[int | None, int | None]:
     """(width of a row of logits, ids that may be sampled): the graph's last extent, and the configuration's limit."""
-    stated = merge.config.vocab_size
+    stated = merge.stated.vocab_size
     width = logits.shape[-1] if logits.shape else None
     if not isinstance(width, int):
         return stated, stated
     if stated is not None and stated != width:
         graph = f"{logits.name!r} has {width} columns"
-        merge.contradiction(("model", "vocab_size"), stated, graph)
+        merge.contradiction(merge.path("vocab_size"), stated, graph)
     return width, width if stated is None else min(stated, width)
 
 
-def merge_length(states: tuple[StatePort, ...], merge: Merge, elsewhere: tuple[str, int] | None) -> int:
+def merge_length(capacities: Iterable[int | None], merge: Merge, elsewhere: tuple[str, int] | None) -> int:
     """Positions that prompt and output may have together.
 
-    context_length, limited by a cache length that the graph fixes. `elsewhere`: (file, length) of another
-    configuration file that states it, used when context_length is absent.
+    The stated length, limited by the cache lengths that the graph fixes (`capacities`). elsewhere: (file, length) of
+    another configuration file that states it, used when the document states none.
     """
-    length, path = merge.config.context_length, ("model", "context_length")
+    length, path = merge.stated.context_length, merge.path("context_length")
+    key, help = path[-1], f"state {format_path(path)}"
     if length is None and elsewhere is not None:
         length = elsewhere[1]
-        what = f"context_length is not stated; {elsewhere[0]} says {length}, which is taken"
-        merge.report("missing-context-length", path, what, "state model.context_length")
-    capacity = next((each.capacity for each in states if each.capacity is not None), None)
+        what = f"{key} is not stated; {elsewhere[0]} says {length}, which is taken"
+        merge.report("missing-context-length", path, what, help)
+    capacity = min((each for each in capacities if each is not None), default=None)
     if length is None and capacity is None:
         length = FALLBACK_LENGTH
         what = f"nobody states the model's context length; {length} is taken"
-        merge.report("missing-context-length", path, what, "state model.context_length")
+        merge.report("missing-context-length", path, what, help)
     if capacity is not None and (length is None or capacity < length):
         if length is not None:
-            what = f"context_length is {length}, but the graph's caches hold {capacity} positions; {capacity} is taken"
+            what = f"{key} is {length}, but the graph's caches hold {capacity} positions; {capacity} is taken"
             merge.report("config-contradicts-graph", path, what, f"set it to {capacity}")
         length = capacity
     return length or FALLBACK_LENGTH

@@ -4,9 +4,6 @@ from genai_compiler.lower.decoder_facts import FixedState
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts, is_fixed_size, spell_pair
 from genai_compiler.lower.merge_facts import Merge
-from genai_compiler.read.places import DocPath
-
-_PATH: DocPath = ("model", "decoder", "inputs")
 
 
 def merge_fixed_states(ports: MatchedPorts, one_token: bool, merge: Merge) -> tuple[FixedState, ...]:
@@ -23,10 +20,10 @@ def merge_fixed_states(ports: MatchedPorts, one_token: bool, merge: Merge) -> tu
         if not is_fixed_size(each.past):
             what = f"{spell_pair(each)}: its extents are not numbers, so it can't be made before the first step"
             help = "a state is float [batch, n, m, ...]; export it with fixed extents"
-            merge.report("unknown-state-shape", _PATH, what, help, True)
+            merge.report("unknown-state-shape", merge.path("state"), what, help, True)
         elif reason := _changes(each, symbol):
             help = "what a step gives must be as large as what it took, whatever the number of tokens"
-            merge.report("wrong-port", _PATH, f"{spell_pair(each)}: {reason}", help, True)
+            merge.report("wrong-port", merge.path("state"), f"{spell_pair(each)}: {reason}", help, True)
         else:
             shape = tuple(extent for extent in (each.past.shape or ())[1:] if isinstance(extent, int))
             found.append(FixedState(each.layer, each.past.name, each.present.name, each.past.dtype, shape))

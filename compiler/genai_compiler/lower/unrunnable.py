@@ -8,14 +8,15 @@ from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.attention import ATTENTION_OPS
 from genai_compiler.read.genai_config import CONFIG_NAME
 from genai_compiler.read.graph_facts import length_switches, op_types, random_ops
+from genai_compiler.read.mask_matrix import taken_as_a_matrix
 from genai_compiler.read.signature import read_signature
 
 _KNOWN_DOMAINS = ("", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
 _MIXING = ATTENTION_OPS | {"Softmax", "Conv", "LSTM", "GRU", "RNN", "Scan", "CumSum", "LinearAttention"}
 
 
-def check_graph(model: ModelProto, artifact: str, has_state: bool) -> tuple[Problem, ...]:
-    """What a decoder graph does that its user must know, and what it does that can't be run."""
+def check_graph(model: ModelProto, artifact: str, has_state: bool, mask: str = "") -> tuple[Problem, ...]:
+    """What a decoder graph does that its user must know, and what it does that can't be run. mask: its mask input."""
     where, found = Place(artifact), list[Problem]()
     for switch in length_switches(model):
         what = (
@@ -43,6 +44,13 @@ def check_graph(model: ModelProto, artifact: str, has_state: bool) -> tuple[Prob
         what = "the graph attends over its sequence but has no cache: after the prompt it would see one token at a time"
         help = "export the decoder with past and present (use_cache)"
         found.append(Problem("no-state", where, "", what, help, Severity.ERROR))
+    if mask and taken_as_a_matrix(model, mask):
+        what = (
+            f"{mask!r} goes into an attention operator as it is, which takes its two axes for new tokens and "
+            "positions; there is no such mask for a prompt of several tokens"
+        )
+        help = "export a graph that forms the operator's mask from [batch, positions]"
+        found.append(Problem("wrong-port", where, "", what, help, Severity.ERROR))
     return tuple(found)
 
 

@@ -36,9 +36,15 @@ def _peeled(loop: Loop, types: dict[str, Type]) -> tuple[Op, ...]:
     sequence = next(carry for carry in loop.carried if carry.cell == decode.tokens)
     first, following = f"{decode.logits}.prompt", f"{decode.logits}.next"
     types[first] = types[following] = types[decode.logits]
-    prompt = replace(decode, phase="prompt", tokens=sequence.initial, logits=first, maximum=sequence.maximum)
-    step = replace(decode, tokens=select.token, logits=following, extras=(), adapted="")
-    carried = tuple(carry for carry in loop.carried if carry is not sequence)
+    cells = {carry.cell: carry for carry in loop.carried}
+    media = tuple((port, cells[cell].initial) for port, cell in decode.media)
+    later = tuple((port, cells[cell].next) for port, cell in decode.media)
+    prompt = replace(
+        decode, phase="prompt", tokens=sequence.initial, logits=first, maximum=sequence.maximum, media=media
+    )
+    step = replace(decode, tokens=select.token, logits=following, extras=(), media=later, positions="", adapted="")
+    gone = {sequence.cell, *(cell for _, cell in decode.media)}
+    carried = tuple(carry for carry in loop.carried if carry.cell not in gone)
     rotated = replace(
         loop, body=tuple(rest), advance=(step,), carried=(*carried, Carry(decode.logits, first, following, False))
     )

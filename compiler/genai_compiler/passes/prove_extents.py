@@ -113,7 +113,7 @@ def _proved(op: Op, known: _Known) -> Op:
     match op:
         case Invoke():
             return _invoke(op, known)
-        case Copy():
+        case Copy() if not op.merges:
             known.unsure.update(target for source, target in op.pairs if source in known.unsure)
             for source, target in op.pairs:
                 known.extents[target] = known.whole(source)

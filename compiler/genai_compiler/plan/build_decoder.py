@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from genai_compiler.plan.decoder_form import HELP, form_faults
+from genai_compiler.plan.decoder_form import HELP, control_ports, form_faults
+from genai_compiler.plan.decoder_front import FrontStep, front_of
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -21,9 +22,9 @@ from genai_compiler.plan.ir import (
 )
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
-from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Mask, Slot, StateGroup
+from genai_compiler.plan.state import GROWTH, ROWS, Count, DecodeFacts, Front, Mask, Slot, StateGroup
 from genai_compiler.read.attention import writes_in_place
-from genai_compiler.read.document import Bounded, Component, EmitStep, InvokeStep, LoopStep
+from genai_compiler.read.document import Bounded, Component, EmitStep, IndexedScatter, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
 from genai_compiler.read.mask_width import width_reaches_only_attention
@@ -49,6 +50,7 @@ class DecoderLoop:
     loop: LoopStep
     decode: tuple[int, InvokeStep]
     policy: tuple[int, InvokeStep]
+    front: FrontStep | None = None
 
     @classmethod
     def recognise(cls, package: Package, loop: LoopStep) -> "DecoderLoop | None":
@@ -58,7 +60,9 @@ class DecoderLoop:
         decode = [
             each for each in invokes if _contract(package, each[1]) == DECODE and not _is_binding(package, each[1])
         ]
-        return cls(package, loop, decode[0], policy[0]) if len(policy) == len(decode) == 1 else None
+        if not len(policy) == len(decode) == 1:
+            return None
+        return cls(package, loop, decode[0], policy[0], front_of(package.workflow, loop, decode[0][1]))
 
     def build(self, steps: "StepBuilder", path: Path, scope: Scope) -> Built:
         """The loop as ops, the decoder's state groups, and the facts that drive it."""
@@ -76,7 +80,7 @@ class DecoderLoop:
     def _deviates(self, steps: "StepBuilder", facts: DecodeFacts, path: Path) -> bool:
         """Whether the loop is not exactly what the runtime's own decoding does; reported at every deviation."""
         roles = self._declared().ports.roles
-        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, facts.tokens))
+        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, facts.tokens, self.front))
         for place, what in faults:
             steps.report.error("decoder-loop-form", (*path, *place), what, HELP)
         return bool(faults)
@@ -87,7 +91,8 @@ class DecoderLoop:
         self, steps: "StepBuilder", facts: DecodeFacts, extras: Pairs, limit: str, path: Path, scope: Scope
     ) -> tuple[Op, ...]:
         at, decode = self.decode
-        prompt = steps.read(decode.inputs.get(facts.tokens, ""), (*path, "steps", at, "inputs", facts.tokens), scope)
+        taker, place = (decode, at) if self.front is None else (self.front.step, 0)
+        prompt = steps.read(taker.inputs.get(facts.tokens, ""), (*path, "steps", place, "inputs", facts.tokens), scope)
         if prompt is None:
             return ()
         inner = scope.inner()
@@ -100,23 +105,59 @@ class DecoderLoop:
         policy_at, policy = self.policy
         selects = format_path((*path, "steps", policy_at))
         first = {port: scope.values.define(f"{cells[port]}.0", type) for port, type in flags.items()}
-        made = {port: inner.define(name, flags.get(port, token)) for port, name in policy.outputs.items()}
+        owned = {**flags, "token": token}
+        made = {port: inner.define(name, owned[port]) for port, name in policy.outputs.items() if port in owned}
         chosen = SelectToken(logits, made["token"], made["active"], made["done"], made["accepted_len"], selects)
-        origin = format_path((*path, "steps", at))
-        adapted = steps.adaptation.of(facts.component)
-        passed = Decode(facts.component, "step", sequence, logits, origin, extras, adapted=adapted)
+        media, fed = self._media(steps, path, scope, inner)
+        passed = Decode(
+            component=facts.component,
+            phase="step",
+            tokens=sequence,
+            logits=logits,
+            origin=format_path((*path, "steps", at)),
+            extras=extras,
+            media=media,
+            positions=self._given_positions(steps, path, scope),
+            adapted=steps.adaptation.of(facts.component),
+        )
         emits = tuple(self._emits(made["token"], cells["active"], path))
         carried = [Carry(cells[port], first[port], made[port], False) for port in flags]
         loop = Loop(
             continue_when=cells["active"],
             max_iterations=limit,
             body=(passed, chosen, *emits),
-            carried=(*carried, Carry(sequence, prompt, made["token"], False, "", self._longest(scope))),
+            carried=(*carried, *fed, Carry(sequence, prompt, made["token"], False, "", self._longest(scope))),
             termination=self.loop.termination,
             iteration="",
             origin=format_path(path),
         )
         return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop
+
+    def _media(self, steps: "StepBuilder", path: Path, scope: Scope, inner: Scope) -> tuple[Pairs, tuple[Carry, ...]]:
+        """What the front takes beside the tokens: (port, cell), and how each cell goes on."""
+        if self.front is None:
+            return (), ()
+        types = dict(steps.components[self.front.step.component].inputs)
+        pairs: list[tuple[str, str]] = []
+        carried: list[Carry] = []
+        for port, name in self.front.media.items():
+            at, carry = next((at, each) for at, each in enumerate(self.loop.carried) if each.cell == name)
+            declared = self.package.workflow.state[name]
+            initial = steps.read(carry.initial or declared.initializer, (*path, "carried", at), scope)
+            later = steps.read(carry.next, (*path, "carried", at, "next"), scope)
+            cell = inner.define(name, types[port])
+            pairs.append((port, cell))
+            carried.append(Carry(cell, initial or "", later or "", False))
+        return tuple(pairs), tuple(carried)
+
+    def _given_positions(self, steps: "StepBuilder", path: Path, scope: Scope) -> str:
+        """The value of positions that a caller may give: an input with a negative default, "" for none."""
+        at, decode = self.decode
+        for port, role in self._declared().ports.roles.items():
+            given = self.package.workflow.inputs.get(decode.inputs.get(port, "")) if role == "position_ids" else None
+            if given is not None and not given.required and isinstance(given.default, int) and given.default < 0:
+                return steps.read(decode.inputs[port], (*path, "steps", at, "inputs", port), scope) or ""
+        return ""
 
     def _longest(self, scope: Scope) -> str:
         """The value that bounds the sequence cell, "" when nothing does."""
@@ -149,7 +190,8 @@ class DecoderLoop:
                 what = f"state port '{alias.input}' is no input of {graph.artifact}, or nothing writes it back"
                 steps.report.error("state-port", place, what)
                 continue
-            dims = [_dim(axis, dim, group.sequence_axis) for axis, dim in enumerate(type.dims)]
+            growth = None if isinstance(group.update, IndexedScatter) else group.sequence_axis
+            dims = [_dim(axis, dim, growth) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:
                 what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
@@ -175,32 +217,51 @@ class DecoderLoop:
         ports = {role: port for port, role in self._declared().ports.roles.items()}
         tokens, logits = ports.get("token_ids"), ports.get("logits")
         inputs = {each.name: each for each in graph.signature.inputs}
+        takers = inputs
+        if self.front is not None:
+            taker = self.package.graphs.get(self.front.step.component)
+            tokens, takers = self.front.tokens, {each.name: each for each in taker.signature.inputs} if taker else {}
         outputs = {each.name: each for each in graph.signature.outputs}
-        if tokens not in inputs or logits not in outputs:
+        if tokens not in takers or logits not in outputs:
             what = f"component '{component}' needs a port with role token_ids and one with role logits"
             place = (*WORKFLOW, "components", component, "ports", "roles")
             steps.report.error("decoder-roles", place, what)
             return None
         mask = self._mask(graph, ports.get("attention_mask"))
         positions = ports.get("position_ids")
+        counts = tuple(self._counts(inputs))
         fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
+        fed |= {each.port for each in counts} | {port for _, port in self._streams()}
         self._unfed(steps, graph, fed, groups)
-        one_token = takes_one_token(graph.model, inputs[tokens])
+        one_token = takes_one_token(graph.model, takers[tokens])
+        media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = last_token_only(graph.model, logits)
         return DecodeFacts(
             component=component,
             tokens=tokens,
-            token_dtype=inputs[tokens].dtype,
+            token_dtype=takers[tokens].dtype,
             mask=mask,
             positions=self._positions(steps, inputs.get(positions or "")),
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
-            ragged=not one_token and not cut and self._ragged(graph, mask, positions in inputs, groups),
+            ragged=not one_token and not cut and not media and self._ragged(graph, mask, positions in inputs, groups),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
+            counts=counts,
+            front=Front(self.front.step.component, self.front.streams) if self.front is not None else None,
         )
+
+    def _streams(self) -> Pairs:
+        """(output of the front, input of the decoder), () without a front."""
+        return self.front.streams if self.front is not None else ()
+
+    def _counts(self, inputs: dict[str, Port]) -> Iterator[Count]:
+        """The ports of caches of fixed capacity that the graph has."""
+        for port, _, kind in control_ports(self.package.workflow, self.decode[1].component):
+            if port in inputs:
+                yield Count(port, inputs[port].dtype, "written" if kind == "written" else "valid")
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""
@@ -209,6 +270,8 @@ class DecoderLoop:
         state = {
             alias.input for group in self._declared_groups() for alias in group.ports.get(decode.component, {}).values()
         }
+        state |= {port for _, port in self._streams()}
+        state |= {port for port, _, _ in control_ports(self.package.workflow, decode.component)}
         for port, name in decode.inputs.items():
             if roles.get(port) not in OWNED_ROLES and port not in state:
                 value = steps.read(name, (*path, "steps", at, "inputs", port), scope)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from genai_compiler.lower.stages import MERGE_AXES
 from genai_compiler.plan.build_decoder import DecoderLoop
 from genai_compiler.plan.capacity import capacity_checks
 from genai_compiler.plan.checks import input_checks, output_checks
@@ -185,7 +186,9 @@ class StepBuilder:
                 self.report.error("binding-without-source", (*path, "outputs", port), what)
             else:
                 pairs.append((source, scope.find(name) or name))
-        return Copy(component.name, tuple(pairs), format_path(path))
+        contract = self.package.workflow.components[step.component].contract
+        merges = contract is not None and contract.id == MERGE_AXES
+        return Copy(component.name, tuple(pairs), format_path(path), merges)
 
     # ---- names -------------------------------------------------------------------------------------------------------
 

@@ -6,21 +6,27 @@ value is held against the form, and a loop that deviates is refused at the place
 
 from collections.abc import Iterator, Mapping
 
+from genai_compiler.plan.decoder_front import FrontStep, media_faults
 from genai_compiler.plan.report import Path
 from genai_compiler.read.document import (
     Carry,
     EmitStep,
+    IndexedScatter,
     InvokeStep,
     LiteralSource,
     LoopStep,
     RuntimeRole,
     StatePortAlias,
     Workflow,
+    WorkflowInput,
 )
 
 Fault = tuple[Path, str]
 FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len": 0}
 """Policy outputs that become cells, and what each cell starts from."""
+
+LENGTHS = "cache_lengths"
+"""The policy's further output where caches of fixed capacity are written by index."""
 
 HELP = (
     "write the loop as the runtime's own form has it (standard, 10.3), or declare graphs for sampling and termination"
@@ -28,36 +34,74 @@ HELP = (
 
 
 def form_faults(
-    workflow: Workflow, loop: LoopStep, roles: Mapping[str, str], logits: str, tokens: str
+    workflow: Workflow,
+    loop: LoopStep,
+    roles: Mapping[str, str],
+    logits: str,
+    tokens: str,
+    front: FrontStep | None = None,
 ) -> Iterator[Fault]:
-    """(path within the loop, what deviates). roles: port -> role of the decoder; logits, tokens: its ports."""
-    if loop.setup or len(loop.steps) < 3 or not isinstance(loop.steps[0], InvokeStep):
+    """(path within the loop, what deviates). roles: port -> role of the decoder; logits, tokens: its ports.
+
+    front: the step before the decoder's that takes the tokens; `tokens` is then its port.
+    """
+    at = 0 if front is None else 1
+    if loop.setup or len(loop.steps) < at + 3 or not isinstance(loop.steps[at], InvokeStep):
         yield ("steps",), "the loop must hold the decoder, the token policy and an emit, in this order, and no setup"
         return
-    decode, policy = loop.steps[0], loop.steps[1]
-    if not isinstance(policy, InvokeStep) or not all(isinstance(each, EmitStep) for each in loop.steps[2:]):
+    decode, policy = loop.steps[at], loop.steps[at + 1]
+    if not isinstance(decode, InvokeStep) or not isinstance(policy, InvokeStep):
+        yield ("steps",), "after the decoder comes the token policy"
+        return
+    if not all(isinstance(each, EmitStep) for each in loop.steps[at + 2 :]):
         yield ("steps",), "after the decoder come the token policy and then emits, nothing else"
         return
     if loop.termination != "generation_eos":
         yield ("termination",), "a loop with the runtime's token policy ends by generation_eos"
-    yield from _policy(decode, policy, logits)
+    flags = {**FLAGS, **_lengths(workflow, decode.component)}
+    taker = decode if front is None else front.step
+    if front is not None:
+        yield from media_faults(workflow, loop, front)
+    yield from _policy(decode, policy, logits, flags, at + 1)
     aliases = _aliases(workflow, decode.component)
     cells = {each.cell: (at, each) for at, each in enumerate(loop.carried)}
-    yield from _carries(workflow, loop, decode, policy, aliases, cells, tokens)
-    yield from _bindings(workflow, decode, roles, aliases, tokens)
+    media = {} if front is None else {cell: cells[cell][1].next for cell in front.media.values() if cell in cells}
+    prompt = taker.inputs.get(tokens, "")
+    yield from _carries(workflow, loop, decode, policy, aliases, cells, (tokens, prompt), flags, media)
+    yield from _prompt(workflow, prompt, tokens)
+    yield from _bindings(workflow, decode, roles, aliases, at)
     active = _cell_of(loop, policy.outputs.get("active"))
     if loop.continue_when != active:
         yield ("continue_when",), f"the loop goes on while the policy's liveness cell '{active}' says so"
-    for at, step in enumerate(loop.steps[2:], start=2):
+    for place, step in enumerate(loop.steps[at + 2 :], start=at + 2):
         if isinstance(step, EmitStep):
-            yield from _emit(step, at, policy, active)
+            yield from _emit(step, place, policy, active)
 
 
-def _policy(decode: InvokeStep, policy: InvokeStep, logits: str) -> Iterator[Fault]:
+def control_ports(workflow: Workflow, component: str) -> Iterator[tuple[str, str, str]]:
+    """(port, cell, kind) of a component's ports that tell where its caches are written, and how far they are valid."""
+    for group in workflow.serving.state_service.groups.values() if workflow.serving is not None else ():
+        update = group.update
+        if isinstance(update, IndexedScatter) and component in group.ports:
+            if component in update.write_indices_ports:
+                yield update.write_indices_ports[component], update.write_indices, "written"
+            if component in update.kv_length_ports:
+                yield update.kv_length_ports[component], group.logical_lengths or update.write_indices, "valid"
+
+
+def _lengths(workflow: Workflow, component: str) -> dict[str, int]:
+    """The cell of written lengths, which the policy advances; it starts from 0."""
+    return {LENGTHS: 0} if any(True for _ in control_ports(workflow, component)) else {}
+
+
+def _policy(
+    decode: InvokeStep, policy: InvokeStep, logits: str, flags: Mapping[str, bool | int], at: int
+) -> Iterator[Fault]:
     if dict(policy.inputs) != {"logits": decode.outputs.get(logits, "")}:
-        yield ("steps", 1, "inputs"), f"the token policy takes the decoder's '{logits}' and nothing else"
-    if set(policy.outputs) != {"token", *FLAGS}:
-        yield ("steps", 1, "outputs"), "the token policy gives token, active, done and accepted_len, all bound"
+        yield ("steps", at, "inputs"), f"the token policy takes the decoder's '{logits}' and nothing else"
+    if set(policy.outputs) != {"token", *flags}:
+        names = ", ".join(each for each in flags if each != "accepted_len")
+        yield ("steps", at, "outputs"), f"the token policy gives token, {names} and accepted_len, all bound"
 
 
 def _aliases(workflow: Workflow, component: str) -> dict[str, StatePortAlias]:
@@ -78,11 +122,16 @@ def _carries(
     policy: InvokeStep,
     aliases: Mapping[str, StatePortAlias],
     cells: Mapping[str, tuple[int, Carry]],
-    tokens: str,
+    prompt: tuple[str, str],
+    flags: Mapping[str, bool | int],
+    media: Mapping[str, str],
 ) -> Iterator[Fault]:
-    """Every state cell is past and present of its ports; flags and sequence come from the policy; nothing more."""
-    wanted = {cell: decode.outputs.get(alias.output or "") for cell, alias in aliases.items()}
-    for port, start in FLAGS.items():
+    """Every state cell is past and present of its ports; flags and sequence come from the policy; nothing more.
+
+    prompt: (port of the tokens, what is bound to it). media: cell of the front -> what it becomes.
+    """
+    wanted = {cell: decode.outputs.get(alias.output or "") for cell, alias in aliases.items()} | dict(media)
+    for port, start in flags.items():
         cell = _cell_of(loop, policy.outputs.get(port))
         if cell is None or cell in wanted:
             yield ("carried",), f"one cell must carry the policy's '{port}'"
@@ -95,8 +144,8 @@ def _carries(
         yield ("carried",), "one cell must carry the policy's token: the sequence"
     else:
         wanted[sequence] = policy.outputs.get("token")
-        if _initial(workflow, cells[sequence][1]) != decode.inputs.get(tokens):
-            yield ("carried", cells[sequence][0]), f"the sequence '{sequence}' starts as what '{tokens}' is bound to"
+        if _initial(workflow, cells[sequence][1]) != prompt[1]:
+            yield ("carried", cells[sequence][0]), f"the sequence '{sequence}' starts as what '{prompt[0]}' is bound to"
     for cell, (at, carry) in cells.items():
         if wanted.get(cell) != carry.next:
             meant = wanted.get(cell)
@@ -119,25 +168,40 @@ def _starts_as(workflow: Workflow, carry: Carry, value: bool | int) -> bool:
     return given is not None and isinstance(given.source, LiteralSource) and given.default == value
 
 
+def _prompt(workflow: Workflow, bound: str, tokens: str) -> Iterator[Fault]:
+    prompt = workflow.inputs.get(bound)
+    if prompt is None or not (is_prompt(prompt) or _starts_an_output(workflow, prompt)):
+        what = (
+            "the decoder's tokens are the workflow input of role prompt_tokens, or one of the application's beside it"
+        )
+        yield ("steps", 0, "inputs", tokens), what
+
+
 def _bindings(
-    workflow: Workflow,
-    decode: InvokeStep,
-    roles: Mapping[str, str],
-    aliases: Mapping[str, StatePortAlias],
-    tokens: str,
+    workflow: Workflow, decode: InvokeStep, roles: Mapping[str, str], aliases: Mapping[str, StatePortAlias], at: int
 ) -> Iterator[Fault]:
-    prompt = workflow.inputs.get(decode.inputs.get(tokens, ""))
-    if prompt is None or not isinstance(prompt.role, RuntimeRole) or prompt.role.role != "prompt_tokens":
-        yield ("steps", 0, "inputs", tokens), "the decoder's tokens are a workflow input of role prompt_tokens"
     for port, name in decode.inputs.items():
         if roles.get(port) in ("attention_mask", "position_ids"):
             given = workflow.inputs.get(name)
             if given is None or given.source.kind != "application":
                 what = f"'{port}' is formed by the runtime: bind it to an application input of its own"
-                yield ("steps", 0, "inputs", port), what
+                yield ("steps", at, "inputs", port), what
+    for port, cell, _ in control_ports(workflow, decode.component):
+        if decode.inputs.get(port) != cell:
+            yield ("steps", at, "inputs", port), f"the port '{port}' takes the cell '{cell}'"
     for cell, alias in aliases.items():
         if decode.inputs.get(alias.input) != cell:
-            yield ("steps", 0, "inputs", alias.input), f"the state port '{alias.input}' takes its cell '{cell}'"
+            yield ("steps", at, "inputs", alias.input), f"the state port '{alias.input}' takes its cell '{cell}'"
+
+
+def is_prompt(given: WorkflowInput) -> bool:
+    """Whether the input takes the request's tokens."""
+    return isinstance(given.role, RuntimeRole) and given.role.role == "prompt_tokens"
+
+
+def _starts_an_output(workflow: Workflow, given: WorkflowInput) -> bool:
+    """Whether the application gives the tokens that an output starts from, because the request's go elsewhere."""
+    return given.source.kind == "application" and any(is_prompt(each) for each in workflow.inputs.values())
 
 
 def _emit(step: EmitStep, at: int, policy: InvokeStep, active: str | None) -> Iterator[Fault]:

@@ -190,11 +190,15 @@ class Fused:
 
 @dataclass(frozen=True)
 class Copy:
-    """A binding component without an executor: every output is the input of the same name (standard, 2.4)."""
+    """A binding component without an executor: every output is the input of the same name (standard, 2.4).
+
+    merges: with its first two axes taken together, in order.
+    """
 
     component: str
     pairs: tuple[tuple[str, str], ...]
     origin: str
+    merges: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,31 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it."""
+
+    port: str
+    dtype: str
+    kind: Literal["written", "valid"]
+
+
+@dataclass(frozen=True)
+class Front:
+    """The component that makes embeddings of tokens before every pass. streams: (its output, the decoder's input)."""
+
+    component: str
+    streams: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
     one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
     the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
+    counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
+    embeddings; `tokens` is then its port.
     """
 
     component: str
@@ -78,6 +97,8 @@ class DecodeFacts:
     one_token: bool
     last_position: str = ""
     logits_rank: int = 3
+    counts: tuple[Count, ...] = ()
+    front: Front | None = None
 
 
 def _per_token(slot: Slot) -> int:

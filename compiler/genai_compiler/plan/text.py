@@ -140,6 +140,11 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.positions is not None:
         port, dtype, rank = facts.positions
         yield f"  positions {port} ({dtype})" + (", three copies" if rank == 3 else "")
+    if facts.front is not None:
+        streams = ", ".join(f"{made} -> {taken}" for made, taken in facts.front.streams)
+        yield f"  tokens go through {facts.front.component}: {streams}"
+    for each in facts.counts:
+        yield f"  {each.kind} positions a row: {each.port} ({each.dtype})"
     if facts.one_token:
         yield "  one token a run: the prompt goes in token by token"
 
@@ -165,10 +170,12 @@ def _op(op: Op, plan: Plan) -> Iterator[str]:
             yield _with_origin(f"{made}{' = ' if made else ''}select adapters({given})", op.origin)
         case Copy():
             pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
-            yield _with_origin(f"copy {pairs}", op.origin)
+            how = ", first two axes merged" if op.merges else ""
+            yield _with_origin(f"copy {pairs}{how}", op.origin)
         case Decode():
-            fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in op.extras)])
+            fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in (*op.media, *op.extras))])
             limit = f", at most %{op.maximum} tokens" if op.maximum else ""
+            limit += f", positions %{op.positions} if given" if op.positions else ""
             how = f"{op.phase}{limit}{_adapted(op.adapted)}"
             yield _with_origin(f"%{op.logits} = autoregressive-decode {op.component}({fed}) {how}", op.origin)
         case StartPolicy():

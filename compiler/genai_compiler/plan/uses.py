@@ -41,8 +41,8 @@ def reads(op: Op) -> tuple[str, ...]:
         case Copy():
             return tuple(source for source, _ in op.pairs)
         case Decode():
-            extras = (value for _, value in op.extras)
-            return (op.tokens, *extras, *(each for each in (op.maximum, op.adapted) if each))
+            fed = (value for _, value in (*op.extras, *op.media))
+            return (op.tokens, *fed, *(each for each in (op.positions, op.maximum, op.adapted) if each))
         case SelectToken():
             return (op.logits,)
         case SpeculativeBlock():

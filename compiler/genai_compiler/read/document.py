@@ -166,23 +166,28 @@ def _no_ports_beside_a_workflow(schema: dict[str, Any]) -> None:
     }
 
 
-class Metadata(Closed):
-    """The top level of `inference_metadata.yaml`."""
-
-    model_config = ConfigDict(json_schema_extra=_no_ports_beside_a_workflow)
+class DocumentFacts(Closed):
+    """The top level of `inference_metadata.yaml` but for what runs."""
 
     schema_version: str | None = None
     required_capabilities: Items[Name] = ()
     model: ModelFacts | None = None
     quantization: Quantization | None = None
-    pipeline: Pipeline | None = None
     adapters: AdapterService | None = None
     hardware_requirements: HardwareRequirements | None = None
-    preprocessing: Preprocessing | None = None
     package: PackageFacts | None = None
     generation: Generation | None = None
     profiles: dict[str, TaskProfile] = Field(default_factory=dict)
     speculative: Speculative | None = None
+
+
+class Metadata(DocumentFacts):
+    """The top level of `inference_metadata.yaml`."""
+
+    model_config = ConfigDict(json_schema_extra=_no_ports_beside_a_workflow)
+
+    pipeline: Pipeline | None = None
+    preprocessing: Preprocessing | None = None
 
 
 __all__ = [
@@ -191,7 +196,7 @@ __all__ = [
     "AppendUpdate", "ApplicationSource", "ArtifactSource", "Attention", "AudioOutput", "AudioProgram",
     "AudioTransform", "BatchLayout", "BindingImplementation", "BlockProposal", "Bounded", "BranchOutput",
     "BranchStep", "Carry", "ChainedProposal", "Checkpoint", "ChunkedPrefill", "Clonable", "Component",
-    "ComponentContract", "ComponentOutput", "ConstraintLanguage", "DecodingVocabulary", "Dimension",
+    "ComponentContract", "ComponentOutput", "ConstraintLanguage", "DecodingVocabulary", "Dimension", "DocumentFacts",
     "EffectContract", "EmitStep", "ExpertShards", "Generation", "GenerationConstraint", "GenerationDefaults",
     "GenerationOverride", "GraphInputs", "Growing", "HardwareRequirements", "IdenticalVocabulary",
     "ImageOutput", "ImageProgram", "ImageSize", "ImageTransform", "Implementation", "IndexedScatter",

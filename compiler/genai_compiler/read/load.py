@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.check.document import check_document
-from genai_compiler.lower.genai_config_v1 import lower_genai_config
+from genai_compiler.lower.bare_decoder import lower_bare
+from genai_compiler.lower.composite import lower_composite
+from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -20,10 +22,11 @@ from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.signature import load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 from genai_compiler.read.textproto import is_textproto
-from genai_compiler.read.validate import parse_metadata
+from genai_compiler.read.validate import parse_bare, parse_composite, parse_metadata
+from genai_compiler.read.wording import value_at
 
 DOCUMENT_HELP = "--no-artifacts plans a document alone"
-WORKFLOW, GENAI_CONFIG = "workflow", "genai_config v1"
+WORKFLOW, GENAI_CONFIG, BARE, COMPOSITE = "workflow", "genai_config v1", "model.io", "pipeline.models"
 
 
 def load_package(root: Path, complete: bool = True) -> Package:
@@ -60,12 +63,18 @@ def _loaded(root: Path, complete: bool) -> Package:
 
 def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
     data, places = read_document(file, root)
+    if value_at(data, ("pipeline",)) is None and value_at(data, ("model", "io")) and not (root / CONFIG_NAME).is_file():
+        return _lowered(root, BARE, file.name, places, lower_bare(root, parse_bare(data, places), places))
+    if value_at(data, ("pipeline", "models")) and value_at(data, ("pipeline", "workflow")) is None:
+        return _lowered(
+            root, COMPOSITE, file.name, places, lower_composite(root, parse_composite(data, places), places)
+        )
     metadata = parse_metadata(data, places)
     if metadata.pipeline is None:
         if (root / CONFIG_NAME).is_file():
             return _from_genai_config(root)
-        what = "the document has no pipeline.workflow; bare-model documents are not compiled yet"
-        help = "declare pipeline.workflow, or ship a genai_config.json beside the graph"
+        what = "the document has neither pipeline.workflow nor the ports of a decoder (model.io)"
+        help = "declare pipeline.workflow, name the ports in model.io, or ship a genai_config.json beside the graph"
         raise CompileError([Problem("no-workflow", places.find(()), "", what, help)])
     try:
         graphs = _graphs(root, metadata, places, complete)
@@ -92,13 +101,16 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
 
 
 def _from_genai_config(root: Path) -> Package:
-    lowered = lower_genai_config(root)
-    places = Places(CONFIG_NAME)
+    return _lowered(root, GENAI_CONFIG, CONFIG_NAME, Places(CONFIG_NAME), lower_genai_config(root))
+
+
+def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lowered) -> Package:
+    """The package whose document was made from another dialect's; places: where that one's values stand."""
     metadata = parse_metadata(lowered.document, places)
     return Package(
         root=root,
-        dialect=GENAI_CONFIG,
-        document_file=CONFIG_NAME,
+        dialect=dialect,
+        document_file=file,
         metadata=metadata,
         places=places,
         graphs=_graphs(root, metadata, places),

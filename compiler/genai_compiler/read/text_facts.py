@@ -29,7 +29,8 @@ class EndId:
 class TextFacts:
     """Token ids and text files. File names are package-relative with `/`; None where the package has no such file.
 
-    bos, pad: None where nobody says. context_length: (file, length) of a side file that states one.
+    bos, pad, decoder_start: None where nobody says; decoder_start begins what a decoder beside an encoder makes.
+    context_length: (file, length) of a side file that states one.
     """
 
     end_ids: tuple[EndId, ...]
@@ -41,6 +42,7 @@ class TextFacts:
     special_tokens_map: str | None
     generation_config: str | None
     context_length: tuple[str, int] | None
+    decoder_start: int | None = None
 
     @property
     def eos(self) -> tuple[int, ...]:
@@ -93,6 +95,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
         special_tokens_map=files.name("special_tokens_map.json"),
         generation_config=files.name("generation_config.json"),
         context_length=_context_length(side),
+        decoder_start=next((start for each in side.values() for start in _starts(each)), None),
     )
     return facts, tuple(problems)
 
@@ -205,6 +208,10 @@ def _content(token: Any) -> str | None:
 def _listed(value: Any) -> list[int]:
     listed = value if isinstance(value, list) else [value]
     return [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
+
+
+def _starts(file: Mapping[str, Any]) -> list[int]:
+    return _listed(file.get("decoder_start_token_id"))
 
 
 def _first(value: Any) -> int | None:

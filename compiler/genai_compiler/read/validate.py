@@ -9,6 +9,8 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from genai_compiler.problem import CompileError, Problem
+from genai_compiler.read.bare import BareDocument
+from genai_compiler.read.composite import CompositeDocument
 from genai_compiler.read.document import Metadata
 from genai_compiler.read.explain import explain
 from genai_compiler.read.hints import ExecutionHints
@@ -24,6 +26,16 @@ _MOST = Limits().problems
 def parse_metadata(data: object, places: Places) -> Metadata:
     """The document in plain data (see `files.read_document`). Raises CompileError with a Problem for each fault."""
     return _parse(Metadata, data, places, (*_grouped_router(data, places), *_two_forms(data, places)))
+
+
+def parse_bare(data: object, places: Places) -> BareDocument:
+    """A document without a workflow, from plain data. Raises CompileError with a Problem for each fault."""
+    return _parse(BareDocument, data, places, tuple(_grouped_router(data, places)))
+
+
+def parse_composite(data: object, places: Places) -> CompositeDocument:
+    """A document of several models joined by dataflow, from plain data. Raises CompileError as the others."""
+    return _parse(CompositeDocument, data, places, tuple(_grouped_router(data, places)))
 
 
 def parse_hints(data: object, places: Places) -> ExecutionHints:

@@ -1,0 +1,170 @@
+"""Models that run once, before the decoder's loop, as components and steps of its workflow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from genai_compiler.lower.decoder_components import ALIGNED, Data, media_contract
+from genai_compiler.lower.decoder_facts import component_of
+from genai_compiler.read.signature import Port, Signature
+
+REQUEST_TOKENS = "request.input_ids"
+_MERGED = "entries"
+MERGE_AXES = "genai-compile.merge-leading-axes"
+"""Contract of a binding whose output is its input with the first two axes taken together."""
+
+
+@dataclass(frozen=True)
+class StageInput:
+    """An input of a stage. value: the workflow value that feeds it; `asked` when the caller gives that value.
+
+    tokens: it takes the request's tokens. optional: the caller may leave it out.
+    """
+
+    port: Port
+    value: str
+    asked: bool = False
+    tokens: bool = False
+    optional: bool = False
+
+    @property
+    def presence(self) -> str:
+        """The flag that tells whether the caller gave it."""
+        return f"given.{self.value}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A model that runs once. rows: the symbol of its first axes that stands for the request's rows, "" for none."""
+
+    name: str
+    artifact: str
+    signature: Signature
+    inputs: tuple[StageInput, ...]
+    rows: str
+
+    @property
+    def component(self) -> str:
+        """Its component in the workflow."""
+        return component_of(self.name)
+
+    def contract(self, port: Port) -> Data:
+        """A port's contract: the graph's own, with the rows of the request where it has them."""
+        shape: list[int | str] = [
+            f"{port.name}.{axis}" if extent is None else extent for axis, extent in enumerate(port.shape or ())
+        ]
+        contract: Data = {"dtype": port.dtype, "rank": len(shape), "shape": shape}
+        if shape and self.rows and shape[0] == self.rows:
+            contract |= {"shape": ["batch", *shape[1:]], "batch_layout": ALIGNED}
+        return contract
+
+
+@dataclass(frozen=True)
+class Medium:
+    """Stages that run when the caller gives their inputs. port: what takes the result.
+
+    result: what they make; value: that, or `nothing`, a value too. merges: the stage's output, [a, b, ...], whose first
+    two axes are one for the port; None where they agree.
+    """
+
+    stages: tuple[Stage, ...]
+    port: Port
+    result: str
+    value: str
+    nothing: str
+    merges: tuple[Stage, Port] | None = None
+
+
+def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium] = ()) -> Data:
+    """The decoder's document with the stages before its loop."""
+    workflow = document["pipeline"]["workflow"]
+    steps = [_invoke(stage, workflow) for stage in stages]
+    for medium, made in [(each, [_invoke(stage, workflow) for stage in each.stages]) for each in media]:
+        if medium.merges is not None:
+            made.append(_merge(medium, *medium.merges, workflow))
+        asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
+        steps.append(_when_given(asked, {"kind": "sequence", "steps": made}, _empty(medium, workflow), medium))
+    workflow["steps"] = [*steps, *workflow["steps"]]
+    if any(each["kind"] == "branch" for each in steps):
+        workflow["manifest"]["capabilities"].append("input_presence")
+    return document
+
+
+def _invoke(stage: Stage, workflow: Data) -> Data:
+    workflow["components"][stage.component] = _component(stage)
+    workflow["inputs"] |= {each.value: _input(stage, each) for each in stage.inputs if each.asked}
+    outputs = {each.name: f"{stage.component}.{each.name}" for each in stage.signature.outputs}
+    inputs = {each.port.name: each.value for each in stage.inputs}
+    return {"kind": "invoke", "component": stage.component, "inputs": inputs, "outputs": outputs}
+
+
+def _when_given(asked: list[StageInput], made: Data, empty: Data, medium: Medium) -> Data:
+    """The stages where all inputs are given, nothing where none is; some without the others match no case."""
+    whole = medium.result if medium.merges is None else f"{medium.value}.merged"
+    given, result = _nested(asked[1:], "true", made, whole, f"{medium.value}.all")
+    absent, none = _nested(asked[1:], "false", empty, f"{medium.value}.none", f"{medium.value}.no")
+    return {
+        "kind": "branch",
+        "predicate": asked[0].presence,
+        "cases": {"true": given},
+        "default": absent,
+        "outputs": {medium.value: {"cases": {"true": result}, "default": none}},
+    }
+
+
+def _nested(asked: list[StageInput], case: str, step: Data, result: str, name: str) -> tuple[Data, str]:
+    """(the step under one branch an input, each with this case alone; the name of its result there)."""
+    for at, each in reversed(list(enumerate(asked))):
+        outputs = {f"{name}.{at}": {"cases": {case: result}}}
+        step = {"kind": "branch", "predicate": each.presence, "cases": {case: step}, "outputs": outputs}
+        result = f"{name}.{at}"
+    return step, result
+
+
+def _merge(medium: Medium, stage: Stage, output: Port, workflow: Data) -> Data:
+    """The step that takes the first two axes of a result together."""
+    contract = {"id": MERGE_AXES, "version": "1.0"}
+    ports = stage.contract(output), media_contract(medium.port)
+    name = _binding(f"merge_{medium.port.name}", *ports, workflow, {"contract": contract})
+    outputs = {_MERGED: f"{medium.value}.merged"}
+    return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.result}, "outputs": outputs}
+
+
+def _empty(medium: Medium, workflow: Data) -> Data:
+    """The step that hands on nothing: a case of a branch needs one."""
+    contract = media_contract(medium.port)
+    name = _binding(f"no_{medium.port.name}", contract, contract, workflow, {})
+    outputs = {_MERGED: f"{medium.value}.none"}
+    return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.nothing}, "outputs": outputs}
+
+
+def _binding(wish: str, taken: Data, made: Data, workflow: Data, more: Data) -> str:
+    """Declare a binding of one port; its name, which is none of a model."""
+    name = "".join(each if each.isalnum() else "_" for each in wish)
+    while name in workflow["components"]:
+        name += "_"
+    ports = {"inputs": {_MERGED: taken}, "outputs": {_MERGED: made}}
+    workflow["components"][name] = {"implementation": {"kind": "binding"}, "ports": ports, **more}
+    return name
+
+
+def _component(stage: Stage) -> Data:
+    inputs = {each.port.name: stage.contract(each.port) for each in stage.inputs}
+    outputs = {each.name: stage.contract(each) for each in stage.signature.outputs}
+    return {
+        "implementation": {"kind": "onnx", "artifact": stage.artifact},
+        "ports": {"inputs": inputs, "outputs": outputs},
+    }
+
+
+def _input(stage: Stage, given: StageInput) -> Data:
+    contract = stage.contract(given.port)
+    shape = [each if isinstance(each, int) else f"{stage.name}.{each}" for each in contract["shape"]]
+    if "batch_layout" in contract:  # elsewhere a symbol is the stage's own, however it is called
+        shape[0] = "batch"
+    declared: Data = {"contract": {**contract, "shape": shape}, "required": not given.optional}
+    if given.optional:
+        declared["present_as"] = given.presence
+    if given.tokens:
+        role = {"kind": "runtime", "version": "1.0", "role": "prompt_tokens"}
+        return declared | {"role": role, "source": {"kind": "request"}}
+    return declared | {"role": {"kind": "opaque"}, "source": {"kind": "application", "name": given.port.name}}

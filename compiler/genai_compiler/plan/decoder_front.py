@@ -1,0 +1,59 @@
+"""The component between tokens and a decoder that takes embeddings: it runs before every decoder pass.
+
+    loop { invoke embed(ids <- the tokens, media <- a cell); invoke decoder(embeds <- embed's); policy; emit }
+
+A cell that it reads beside the tokens starts as what belongs to the prompt and then becomes a constant of the document
+(media of the prompt, nothing afterwards).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from genai_compiler.plan.report import Path
+from genai_compiler.read.document import Component, InvokeStep, LiteralSource, LoopStep, OnnxImplementation, Workflow
+
+Fault = tuple[Path, str]
+
+
+@dataclass(frozen=True)
+class FrontStep:
+    """The invoke at the head of the loop. streams: (its output port, the decoder's input port); media: port -> cell."""
+
+    step: InvokeStep
+    tokens: str
+    streams: tuple[tuple[str, str], ...]
+    media: Mapping[str, str]
+
+
+def front_of(workflow: Workflow, loop: LoopStep, decode: InvokeStep) -> FrontStep | None:
+    """The front of a loop whose decoder has no port for token ids, None when it has none."""
+    declared = workflow.components[decode.component].ports.roles
+    first = loop.steps[0] if loop.steps else None
+    if "token_ids" in declared.values() or not isinstance(first, InvokeStep) or first is decode:
+        return None
+    component = workflow.components.get(first.component)
+    if component is None or not isinstance(component.implementation, OnnxImplementation):
+        return None
+    tokens = tokens_port(component)
+    made = {value: port for port, value in first.outputs.items()}
+    streams = tuple((made[value], port) for port, value in decode.inputs.items() if value in made)
+    media = {port: value for port, value in first.inputs.items() if port != tokens}
+    return FrontStep(first, tokens, streams, media) if tokens and streams else None
+
+
+def tokens_port(component: Component) -> str:
+    """The port of a component that takes token ids, "" for none."""
+    return next((port for port, role in component.ports.roles.items() if role == "token_ids"), "")
+
+
+def media_faults(workflow: Workflow, loop: LoopStep, front: FrontStep) -> Iterator[Fault]:
+    """Whether every value that the front takes beside the tokens is a cell which becomes a literal."""
+    cells = {each.cell: (at, each) for at, each in enumerate(loop.carried)}
+    for port, value in front.media.items():
+        if value not in cells:
+            yield ("steps", 0, "inputs", port), f"'{port}' takes a cell of the loop: the prompt's value, then a literal"
+            continue
+        at, carry = cells[value]
+        given = workflow.inputs.get(carry.next)
+        if given is None or not isinstance(given.source, LiteralSource):
+            yield ("carried", at), f"after the prompt the cell '{value}' becomes a literal"

@@ -1,0 +1,88 @@
+"""Documents from before workflows that join several models: `pipeline.models`, `dataflow`, `strategy`, `phases`.
+
+Only what the text says. `phases` and a stage's `run_on` are the exporter's word on how often a model runs; what really
+needs a model at every step follows from the graphs.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from genai_compiler.read.bare import BareIo, BareModel, CacheNote
+from genai_compiler.read.document import DocumentFacts
+from genai_compiler.read.fields import Closed, Items, Name, Open, SomeItems
+
+RunOn = Literal["prompt_only", "every_step", "final_only"]
+
+
+class PipelineModel(Open):
+    """One graph of the package, and what it is said to take and give."""
+
+    filename: Name
+    type: Name | None = None
+    io: BareIo | None = None
+    tokenizer: Name | None = None
+
+
+class Flow(Open):
+    """`model.port` -> `model.port`."""
+
+    source: Name = Field(alias="from")
+    target: Name = Field(alias="to")
+
+
+class StageStrategy(Open):
+    """How one stage runs its model."""
+
+    kind: Name
+    model: Name | None = None
+    decoder: Name | None = None
+
+
+class Stage(Open):
+    """A step of a composite strategy."""
+
+    name: Name
+    strategy: StageStrategy
+    run_on: RunOn | None = None
+
+
+class Phase(Open):
+    """How often a model is said to run."""
+
+    run_on: RunOn
+
+
+class Strategy(Open):
+    """The whole: stages in order (`composite`), or one model alone (`autoregressive`, `single_pass`, `iterative`)."""
+
+    kind: Name
+    model: Name | None = None
+    decoder: Name | None = None
+    stages: SomeItems[Stage] | None = None
+
+
+class Positions(Open):
+    """How positions are said to be made: `linear`, or by what a processor says of the media (`processor_...`)."""
+
+    generation: Name = "linear"
+
+
+class CompositePipeline(Closed):
+    """The models and how they are joined. vision: notes for a front end that makes tensors of images."""
+
+    models: dict[str, PipelineModel]
+    dataflow: Items[Flow] = ()
+    strategy: Strategy
+    phases: dict[str, Phase] = Field(default_factory=dict)
+    vision: Open | None = None
+    positions: Positions | None = None
+
+
+class CompositeDocument(DocumentFacts):
+    """A document whose pipeline predates workflows. preprocessing: an older form, which is not read."""
+
+    model: BareModel | None = None
+    kv_cache: CacheNote | None = None
+    preprocessing: Open | None = None
+    pipeline: CompositePipeline
