@@ -61,7 +61,7 @@ def lowered(text: str) -> str:
 TEXTS = st.text(st.sampled_from("aB[]<>|*#-+_ \t\n\x85\x1c\u2003\u2022x"), max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(TEXTS)
 def test_transforms_are_the_expressions_that_say_the_same(text: str) -> None:
     assert strip_markdown(text) == stripped(text)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from genai_runtime import ExecutionError
 from genai_runtime.adapters.audio.wav import MAX_SAMPLES, float_wav_header, pcm16, read_wav, wav_header
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.audio.files import chunk, form, riff, wav, wav16
@@ -87,6 +87,7 @@ def test_a_file_that_is_no_sound_is_refused(content: bytes) -> None:
     assert refused.value.code == "bad-audio"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80), st.integers(0, 60))
 def test_odd_bytes_are_refused_or_read(noise: bytes, place: int) -> None:
     content = bytearray(wav16(range(8)))
@@ -120,6 +121,7 @@ def rounded(x: np.float32) -> int:
     return away if product >= 0 else -away
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(width=32), min_size=1))
 def test_numbers_become_integers_as_the_standard_rounds(values: list[float]) -> None:
     samples = np.array(values, np.float32)
