@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from genai_runtime.adapters.image.patches import patch_coordinates
+from genai_runtime.adapters.image.sizes import patch_budget
 from genai_runtime.problem import RequestError
 
 from tests.images.pictures import document, made, picture
@@ -185,12 +186,10 @@ def test_channels_lie_where_the_contract_says() -> None:
 
 # ---- refusals that depend on the pictures ----------------------------------------------------------------------------
 
-BUDGET = resize(mode="aspect_ratio_patch_budget", patch_size=14, max_patches=4, pooling_kernel_size=3)
 AREA = resize(mode="pixel_area", min_pixels=1, max_pixels=4096, size_multiple=4)
 HD = {"op": "tile", "mode": "dynamic_hd", "tile_size": 12, "max_tiles": 2, "mask_patch_size": 3, "canvas_pad_value": 0}
 REFUSED = [
     ("image-limit", [DECODE, AREA], [PIXELS], [picture(1, 201)]),
-    ("image-limit", [DECODE, BUDGET], [PIXELS], [picture(5, 5)]),
     ("image-limit", [DECODE, HD], [PIXELS], [picture(3, 60)]),
     ("image-patches", [DECODE, {"op": "patchify", "patch_size": 4}], [PIXELS], [picture(8, 10)]),
     ("image-patches", [DECODE, {"op": "patchify", "patch_size": 4, "merge_size": 2}], [PIXELS], [picture(12, 8)]),
@@ -214,6 +213,13 @@ def test_a_picture_that_does_not_fit_is_refused(code: str, transforms: Any, outp
 def test_numbers_that_a_type_can_not_hold_are_refused() -> None:
     with pytest.raises(RequestError) as refused:
         made(document([DECODE], [{"content": "original_size", "dtype": "int8"}]), picture(1, 128))
+    assert refused.value.code == "image-limit"
+
+
+def test_a_budget_without_room_for_a_group_is_refused() -> None:
+    """The rules refuse such a program, so that only a caller of the operation itself meets it."""
+    with pytest.raises(RequestError) as refused:
+        patch_budget((5, 5), patch=14, most=4, pooling=3)
     assert refused.value.code == "image-limit"
 
 
