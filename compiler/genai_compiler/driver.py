@@ -79,8 +79,9 @@ def compile_package(
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
-    facts = manifest(plan, loaded, compiler_version(), path, executor)
-    texts, files = {"executor.py": executor, "plan.txt": plan_text(plan)}, tables(plan, loaded)[1]
+    mapped, files = tables(plan, loaded)
+    facts = manifest(plan, loaded, compiler_version(), path, executor, mapped)
+    texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     write_folder(target, loaded, texts, facts, options.bundle, files)
     return Compiled(target, plan, executor, problems, loaded.notes)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from genai_compiler.driver import Compiled
 from genai_compiler.plan.ir import Decode, Invoke, Loop, Op, Plan, SpeculativeBlock
+from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.uses import walk
 
 RUNTIME = "the runtime"
@@ -23,12 +24,21 @@ def summary(compiled: Compiled, package: Path) -> Iterator[str]:
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
         yield f"  runs        {_runs(plan)}"
+        if plan.speculation is not None:
+            yield f"  drafts      {_drafts(plan.speculation)}"
     for note in compiled.notes:
         yield f"  note        {note}"
     if compiled.out is not None:
         files = sorted(each.relative_to(compiled.out).as_posix() for each in compiled.out.rglob("*") if each.is_file())
         shown = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
         yield f"  written     {compiled.out} ({shown})"
+
+
+def _drafts(found: Speculation) -> str:
+    """Who drafts tokens, and when; or why nobody does."""
+    if found.drafting is None:
+        return f"none by {found.proposer}: {found.reason}"
+    return f"{found.proposer}, up to {found.width} a block, {'by itself' if found.by_itself else 'on request'}"
 
 
 def _runs(plan: Plan) -> str:

@@ -108,7 +108,7 @@ class BlockDecoding(Decoding):
 
     def _in_place(self, feeds: dict[str, Value], end: int) -> Sequence[Value]:
         spec = self.spec
-        while end > self.room.first:
+        while end > self.room.first and self.room.fixed is None:
             self.room = self.room.larger()
             self._buffers = grow(spec.slots, self._buffers, self.filled, self.room.first)
         bound = binding.new_bindings(self.session)

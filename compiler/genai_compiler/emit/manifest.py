@@ -2,11 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.emit.tables import tables
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Emit, Plan
 from genai_compiler.plan.uses import walk
@@ -21,8 +20,10 @@ SMALL_FILE = 4 << 20
 """Files up to this size are checked by content at every load, larger ones by size and time stamp."""
 
 
-def manifest(plan: Plan, package: Package, version: str, package_path: str, executor: str) -> dict[str, Any]:
-    """The manifest as plain data. package_path: from the compiled folder to the package, with `/`."""
+def manifest(
+    plan: Plan, package: Package, version: str, package_path: str, executor: str, tables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The manifest as plain data. package_path: from the compiled folder to the package. tables: of `tables`."""
     return {
         "format": FORMAT,
         "abi": ABI_VERSION,
@@ -33,7 +34,7 @@ def manifest(plan: Plan, package: Package, version: str, package_path: str, exec
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: _graph_file(package, name) for name in sorted(package.graphs)},
-        "tables": tables(plan, package)[0],
+        "tables": dict(tables),
         "speculation": _speculation(plan),
         "text": _text(package),
         "generation": _generation(plan, package),

@@ -137,7 +137,10 @@ class _Drafts:
             if tokens is None and "target_hidden_context" not in self.block.port_bindings:
                 raise Unfit(f"the proposer '{self.block.proposer}' has no input with the role token_ids")
             return tokens, None
-        port = self.inputs.get(self.chain.token_embedding_input)
+        wanted = self.chain.token_embedding_input
+        if self.chain.folded_carry_output is None and wanted in self.block.port_bindings.values():
+            raise Unfit(f"'{wanted}' takes the token and, without a carry to fold in, something else as well")
+        port = self.inputs.get(wanted)
         if port is None:
             raise Unfit(f"its graph has no input '{self.chain.token_embedding_input}'")
         if port.dtype in WHOLE and self.chain.folded_carry_output is None:
@@ -146,6 +149,7 @@ class _Drafts:
             raise Unfit(f"'{port.name}' takes {port.dtype}, which is no embedding")
         if self.chain.token_embedding is None:
             raise Unfit(f"nothing says which table embeds the tokens that '{port.name}' takes")
+        self._of_three_axes(port.name)
         return tokens, (port.name, port.dtype)
 
     def _context(self, fused: Typed | None) -> tuple[Typed | None, str]:
@@ -164,6 +168,7 @@ class _Drafts:
             raise Unfit(f"the target's '{name}' has not one entry a position: [rows, positions, width]")
         if folded:
             return None, name
+        self._of_three_axes(wanted or "")
         return self._typed(wanted or ""), name
 
     def _gives(self) -> tuple[str, bool]:
@@ -266,6 +271,11 @@ class _Drafts:
         if name not in self.inputs:
             raise Unfit(f"its graph has no input '{name}'")
         return name, self.inputs[name].dtype
+
+    def _of_three_axes(self, name: str) -> None:
+        shape = self.inputs[name].shape if name in self.inputs else None
+        if shape is not None and len(shape) != 3:
+            raise Unfit(f"'{name}' is not [rows, positions, width]")
 
     def _graph(self, component: str) -> Graph:
         graph = self.package.graphs.get(component)
