@@ -12,7 +12,7 @@ from genai_runtime.lora.spec import LoraSpec, spec_of
 from genai_runtime.problem import LoadError
 from genai_runtime.values import NUMPY
 
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 64 << 20
 SMALL_FILE = 4 << 20
 """Up to this size a file is checked by content at every load; larger ones by size and time stamp, fully with verify."""

@@ -21,7 +21,7 @@ from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.token_ids import token_ids
 
-FORMAT = 1
+FORMAT = 2
 SMALL_FILE = 4 << 20
 """Files up to this size are checked by content at every load, larger ones by size and time stamp."""
 
