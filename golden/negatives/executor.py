@@ -24,7 +24,7 @@ from genai_runtime.abi import (
     open_adapter,
 )
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 INPUTS = (Input("request.pictures", "uint8", ("encoded_bytes",), role="media"),)
 OUTPUTS = (
@@ -57,6 +57,7 @@ class Executor:
             (("pixels", "pixels"), ("sizes", "sizes")),
             "pipeline.workflow.steps[0]",
             program=EYES_PROGRAM,
+            forms=(("float32", 4), ("int64", 2)),
         )
         self.negative = sessions.runner(
             "negative",
@@ -83,7 +84,6 @@ class Executor:
         del request_pictures
         # pipeline.workflow.steps[1]: invoke negative
         dark, light = negative(pixels)
-        agree("pictures", "pipeline.workflow.steps[1]", (dark, 0, 1), (light, 0, 1))
         del pixels
         # pipeline.workflow.steps[2]: emit
         yield out.emit("negatives", "replace", dark, 3, 0, "pipeline.workflow.steps[2]")

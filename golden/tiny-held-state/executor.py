@@ -29,7 +29,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", "sequence"), row_axis=0, role="prompt_tokens"),

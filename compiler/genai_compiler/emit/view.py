@@ -16,7 +16,7 @@ from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan,
 from genai_compiler.plan.state import StateGroup
 from genai_compiler.plan.uses import walk
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
