@@ -7,6 +7,7 @@ wrappers: the wrappers convert every value on every call, which costs more than 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -125,9 +126,25 @@ def _set_attribute(settings: Any, key: str, value: object) -> None:
         raise LoadError("damaged-folder", f"there is no session option {key!r} with the value {value!r}") from fault
 
 
-def run_with_values(session: Any) -> RunWithValues:
-    """The session's run call on tensors by name."""
-    return cast(RunWithValues, session._sess.run_with_ort_values)
+Watch = Callable[[str, Callable[..., Any]], Callable[..., Any]]
+"""Given a place in the document and a session's run call: the call to use in its stead."""
+
+_WATCHED: "WeakKeyDictionary[Any, Watch]" = WeakKeyDictionary()
+
+
+def watch(session: Any, watcher: Watch) -> None:
+    """Let a profile see every run of this session from now on."""
+    _WATCHED[session] = watcher
+
+
+def _seen(session: Any, run: Callable[..., Any], origin: str) -> Callable[..., Any]:
+    watcher = _WATCHED.get(session) if _WATCHED else None
+    return run if watcher is None else watcher(origin, run)
+
+
+def run_with_values(session: Any, origin: str = "") -> RunWithValues:
+    """The session's run call on tensors by name. origin: the step that calls it, for profiles."""
+    return cast(RunWithValues, _seen(session, session._sess.run_with_ort_values, origin))
 
 
 def new_bindings(session: Any) -> Bindings:
@@ -135,9 +152,9 @@ def new_bindings(session: Any) -> Bindings:
     return cast(Bindings, session.io_binding()._iobinding)
 
 
-def run_bound(session: Any) -> Callable[[Bindings, None], None]:
-    """The session's run call on an io-binding."""
-    return cast(Callable[[Bindings, None], None], session._sess.run_with_iobinding)
+def run_bound(session: Any, origin: str = "") -> Callable[[Bindings, None], None]:
+    """The session's run call on an io-binding. origin: the step that calls it, for profiles."""
+    return cast(Callable[[Bindings, None], None], _seen(session, session._sess.run_with_iobinding, origin))
 
 
 RUN_FAILURES: tuple[type[Exception], ...] = (

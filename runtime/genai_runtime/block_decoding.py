@@ -101,7 +101,7 @@ class BlockDecoding(Decoding):
         self._before = self._pasts
         feeds.update(zip((slot.past for slot in spec.slots), self._pasts, strict=True))
         states = [slot.present for slot in spec.slots]
-        made = binding.run_with_values(self.session)(feeds, [spec.logits, *self._keep, *states], None)
+        made = binding.run_with_values(self.session, spec.origin)(feeds, [spec.logits, *self._keep, *states], None)
         first = 1 + len(self._keep)
         self._pasts = [made[first + at] for at in range(len(states))]
         return [made[at] for at in range(first)]
@@ -120,7 +120,7 @@ class BlockDecoding(Decoding):
             value = view(buffer, slot.dtype)
             bound.bind_ortvalue_input(slot.past, value)
             bound.bind_ortvalue_output(slot.present, value)
-        binding.run_bound(self.session)(bound, None)
+        binding.run_bound(self.session, self.spec.origin)(bound, None)
         return [bound.get_outputs()[at] for at in range(1 + len(self._keep))]
 
     # ---- state that grows --------------------------------------------------------------------------------------------

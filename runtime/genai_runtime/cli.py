@@ -35,8 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
         from genai_runtime.opening import load
 
-        with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify) as model:
-            code = _serve(model, arguments)
+        timed = arguments.profile is not None
+        with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify, timed) as model:
+            code = _timed(model, arguments) if timed else _serve(model, arguments)
             sys.stdout.flush()
             return code
     except GenaiError as refused:
@@ -114,6 +115,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_task_options(parser)
     parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
     parser.add_argument("--json", action="store_true", help="print one JSON line instead of text")
+    parser.add_argument(
+        "--profile",
+        nargs="?",
+        const="",
+        metavar="TRACE.json",
+        help="print to stderr where the time went; with a file, write a trace for Perfetto or chrome://tracing too",
+    )
     return parser
 
 
@@ -128,6 +136,19 @@ def _add_task_options(parser: argparse.ArgumentParser) -> None:
         help="an input of --task: numbers as JSON, or a .npy file; may be repeated",
     )
     parser.add_argument("--output", type=Path, metavar="FILE.npy", help="write the array that --task gives to a file")
+
+
+def _timed(model: "Model", arguments: argparse.Namespace) -> int:
+    """Serve, then say where the time went."""
+    timings = model.timings
+    assert timings is not None
+    with timings.request("genai-run"):
+        code = _serve(model, arguments)
+    sys.stdout.flush()
+    print(timings.table(), file=sys.stderr)
+    if arguments.profile:
+        print(f"trace: {timings.write(arguments.profile)}", file=sys.stderr)
+    return code
 
 
 def _serve(model: "Model", arguments: argparse.Namespace) -> int:

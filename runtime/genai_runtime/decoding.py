@@ -66,7 +66,7 @@ class Front:
 
     def __init__(self, session: Any, spec: DecoderSpec) -> None:
         _, streams = spec.front or ("", ())
-        self._run, self._tokens = binding.run_with_values(session), spec.tokens
+        self._run, self._tokens = binding.run_with_values(session, spec.origin), spec.tokens
         self._outputs, self._ports = [made for made, _ in streams], [taken for _, taken in streams]
 
     def run(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
@@ -80,7 +80,7 @@ class Decoder:
 
     def __init__(self, sessions: Sessions, spec: DecoderSpec) -> None:
         self.spec = spec
-        self.session = sessions.session(spec.component)
+        self.session, self.timings = sessions.session(spec.component), sessions.timings
         self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
 
     def start(
@@ -143,6 +143,7 @@ class Decoding:
         spec = self.spec = decoder.spec
         self.passes = 0
         self.session, self.extras, self.front = decoder.session, extras, decoder.front
+        self.timings = decoder.timings
         self.media: Mapping[str, Value] = {}
         self.later: Mapping[str, Value] = {}
         self.places: Array | None = None

@@ -63,7 +63,7 @@ class Proposer:
 
     def __init__(self, sessions: Sessions, spec: DraftSpec) -> None:
         self.spec = spec
-        self._run = binding.run_with_values(sessions.session(spec.component))
+        self._run = binding.run_with_values(sessions.session(spec.component), spec.origin)
         self._table = sessions.table(spec.component) if spec.table else np.empty((0, 0), np.float32)
         self._outputs = [spec.drafts, *([spec.carry] if spec.carry else []), *(each.present for each in spec.recurrent)]
         self._state: Sequence[Value] = empty_state(spec.recurrent, 1)

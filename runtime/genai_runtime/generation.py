@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
 from genai_runtime.problem import GenaiError, RequestError
@@ -13,6 +13,9 @@ from genai_runtime.request import Shared
 from genai_runtime.running import Row, Run, Running, tokens_of
 from genai_runtime.stop_strings import StopStrings
 from genai_runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from genai_runtime.timings import Timings
 
 
 class Piece(NamedTuple):
@@ -78,8 +81,13 @@ class Generation:
         shared: Shared,
         context: int = 0,
         whole: bool = False,
+        timings: "Timings | None" = None,
     ) -> None:
-        """whole: a stop string lets the run come to its own end behind it, because a session keeps what the run has."""
+        """whole: a stop string lets the run come to its own end behind it, because a session keeps what the run has.
+
+        timings: notes the making of text.
+        """
+        self._timings = timings
         self._text, self._stopped, self._whole = text, shared.stopped, whole
         self._tally = shared.tally
         self._rows = [Row(tuple(each)) for each in prompts]
@@ -171,13 +179,15 @@ class Generation:
             row.stops = StopStrings(text.stops)
         stops = row.stops
         assert stops is not None
-        made = ""
+        made, push = "", row.detokenizer.push
+        if self._timings is not None:
+            push = self._timings.timed("make text", "", "", push)
         while row.read < len(row.tokens) and row.finish_reason != "stop_string":
             token = row.tokens[row.read]
             row.read += 1
             if token in text.end_ids and row.read == len(row.tokens):
                 continue
-            made += self._stop_check(at, row.detokenizer.push(token))
+            made += self._stop_check(at, push(token))
         if ended and row.finish_reason != "stop_string":
             made += self._stop_check(at, row.detokenizer.finish()) + stops.finish()
         if made:

@@ -19,7 +19,7 @@ class GrowingDecoding(Decoding):
 
     def prompt(self) -> None:
         spec = self.spec
-        self._run = binding.run_with_values(self.session)
+        self._run = binding.run_with_values(self.session, spec.origin)
         self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
         self._pasts = [slot.past for slot in spec.slots]
         arrays = self.prompt_feeds()

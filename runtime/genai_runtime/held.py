@@ -86,7 +86,7 @@ class Held:
         self, session: Any, spec: HeldSpec, initials: Sequence[Value], steps: int, adapted: Mapping[str, Value]
     ) -> None:
         self._session, self._spec, self._initials, self._adapted = session, spec, tuple(initials), adapted
-        self._run = binding.run_bound(session)
+        self._run = binding.run_bound(session, spec.origin)
         self._totals = tuple(each for each in spec.lengths if each[0] in ("width", "sum"))
         self._valid, self._new = spec.place("valid"), spec.place("new")
         self.extent = initials[0].shape()[spec.axis]

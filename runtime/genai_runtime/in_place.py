@@ -23,7 +23,7 @@ class InPlaceDecoding(Decoding):
             bound.bind_ortvalue_input(port, value)
         self._bind_state(bound)
         bound.bind_output(self.spec.logits, binding.CPU)
-        self._run = binding.run_bound(self.session)
+        self._run = binding.run_bound(self.session, self.spec.origin)
         self.passes += 1
         try:
             self._run(bound, None)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_runtime.chat_messages import variables_of
 from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
@@ -34,6 +34,9 @@ from genai_runtime.stop_strings import join_stops
 from genai_runtime.text_files import TextFiles
 from genai_runtime.text_requests import Requests
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
+
+if TYPE_CHECKING:
+    from genai_runtime.timings import Timings
 
 Message = Mapping[str, Any]
 
@@ -103,7 +106,7 @@ class Model(Speaking):
             requests = self._requests.workflow(prompts, limits, sampling, stop_on_eos, shared.audience, further)
         runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
         context = limits.context if decoded else 0
-        return Generation(runs, prompts, text, shared, context, whole=turn.store is not None)
+        return Generation(runs, prompts, text, shared, context, turn.store is not None, self.timings)
 
     def chat(
         self,
@@ -131,6 +134,11 @@ class Model(Speaking):
             **variables_of(template_options),
         )
         return self.generate(ids, **options)
+
+    @property
+    def timings(self) -> "Timings | None":
+        """Where the time of this model's requests went, when it was loaded with `timings=True`."""
+        return self._sessions.timings
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
 from genai_runtime.lora import LoraService
@@ -18,18 +18,26 @@ from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings, Table
 
+if TYPE_CHECKING:
+    from genai_runtime.timings import Timings
+
 MAX_THREADS = 1024
 
 
 def load(
-    folder: str | Path, providers: Sequence[str] | None = None, threads: int | None = None, verify: bool = False
+    folder: str | Path,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    verify: bool = False,
+    timings: bool = False,
 ) -> Model:
     """Load a compiled folder.
 
     providers: execution providers in order, any spelling; strict: one that can't be used is an error. None: what the
     package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads, default: the
-    cores this process may use. verify: check large files by content too. The folder's executor.py is code and is
-    executed: load only what you trust as you would trust a Python package.
+    cores this process may use. verify: check large files by content too. timings: note where time goes, in
+    `model.timings`. The folder's executor.py is code and is executed: load only what you trust as you would trust a
+    Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, session-failed, onnxruntime-missing, bad-threads, unreadable-file,
     bad-path.
@@ -47,10 +55,17 @@ def load(
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
     lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
-    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest))
+    noted = _timings() if timings else None
+    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)
+
+
+def _timings() -> "Timings":
+    from genai_runtime.timings import Timings
+
+    return Timings()
 
 
 def _checked(folder: Path, verify: bool) -> Manifest:

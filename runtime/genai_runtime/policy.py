@@ -32,6 +32,8 @@ class TokenPolicy:
             ).over(decoding.logits[row])
             for row in range(rows)
         ]
+        if decoding.timings is not None:
+            self.select = [decoding.timings.timed("select a token", "", "", each) for each in self.select]
         self.ends = request.end_ids if request.stop_on_eos else frozenset[int]()
         self._tokens, self._decoding, self.choices = decoding.tokens, decoding, 0
         limit = decoding.spec.capacity or request.context_length

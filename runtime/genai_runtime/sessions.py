@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
     from genai_runtime.lora import LoraService
+    from genai_runtime.timings import Timings
 
 Ports = tuple[tuple[str, str], ...]
 """(port of the component that is replaced, port of the one in its place)."""
@@ -54,10 +56,14 @@ class Sessions:
         own: Mapping[str, Settings] | None = None,
         lora: "LoraService | None" = None,
         tables: Mapping[str, Table] | None = None,
+        timings: "Timings | None" = None,
     ) -> None:
-        """own: settings that hints gave single components; one that can't be opened with them gets the common ones."""
+        """own: settings that hints gave single components; one that can't be opened with them gets the common ones.
+
+        timings: notes every run.
+        """
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
-        self._tables = tables or {}
+        self._tables, self.timings = tables or {}, timings
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:
@@ -67,6 +73,8 @@ class Sessions:
             if graph is None:
                 raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
             self._open[component] = self._opened(component, graph)
+            if self.timings is not None:
+                binding.watch(self._open[component], partial(self.timings.timed, "session run", component))
         return self._open[component]
 
     def _opened(self, component: str, graph: Graph) -> Any:
@@ -150,7 +158,7 @@ class Runner:
         lazy: bool = False,
     ) -> None:
         if not lazy:
-            self._run = binding.run_with_values(sessions.session(component))
+            self._run = binding.run_with_values(sessions.session(component), origin)
         self._inputs, self._outputs = ports[0], list(ports[1])
         self._origin, self._place = origin, f"{origin} (component '{component}')"
         self._sessions, self._component, self._replacements = sessions, component, replacements
@@ -161,7 +169,7 @@ class Runner:
         """Of a lazy runner: its session's run call, from the first use on."""
         if name != "_run":
             raise AttributeError(name)
-        self._run = binding.run_with_values(self._sessions.session(self._component))
+        self._run = binding.run_with_values(self._sessions.session(self._component), self._origin)
         return self._run
 
     def __call__(self, *values: Value, adapted: Mapping[str, Value] | None = None) -> Sequence[Value]:

@@ -78,11 +78,15 @@ def test_hints_inside_metadata_have_no_place(tmp_path: Path) -> None:
     assert "--hints" in problem.help
 
 
-def test_hints_change_no_byte_of_the_program_and_no_result(tmp_path: Path) -> None:
+def test_hints_change_no_result(tmp_path: Path) -> None:
     root, values = package(tmp_path / "package"), {"v": np.array([[1.0, -2.0]], np.float32)}
     compile_package(root, tmp_path / "plain")
     compile_package(root, tmp_path / "hinted", Options(hints=HINTS))
-    assert (tmp_path / "plain/executor.py").read_bytes() == (tmp_path / "hinted/executor.py").read_bytes()
+    # what hints place has a session of its own, which is all that may differ
+    islands = [
+        (tmp_path / name / "plan.txt").read_text("utf-8").count("= invoke island_") for name in ("plain", "hinted")
+    ]
+    assert islands == [1, 0]
     results = []
     for name in ("plain", "hinted"):
         with genai_runtime.load(tmp_path / name, threads=1) as model:

@@ -1,0 +1,83 @@
+"""Where time goes: one span a session run, a choice and a piece of text, counted against what a request must do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import genai_runtime
+import pytest
+from genai_runtime.cli import main
+from genai_runtime.timings import REQUEST, RUN, SELECT, Span, Timings
+
+from tests.conftest import Traced
+
+Compiled = Callable[[str], tuple[Path, Traced]]
+
+
+def span(kind: str, name: str, begun: int, ended: int) -> Span:
+    return Span(kind, name, "steps[0]", begun, ended, 1)
+
+
+def test_a_request_of_ten_tokens_is_ten_runs_and_ten_choices(compiled: Compiled) -> None:
+    with genai_runtime.load(compiled("tiny-gqa-v1")[0], threads=1, timings=True) as model:
+        timings = model.timings
+        assert timings is not None
+        tokens = model.generate([1, 5, 9], max_new_tokens=10, stop_on_eos=False).tokens
+        assert len(tokens) == 10
+        kinds = [each.kind for each in timings.spans]
+        assert (kinds.count(RUN), kinds.count(SELECT)) == (10, 10), "a prompt, nine steps; ten choices"
+        assert {each.name for each in timings.spans if each.kind == RUN} == {"decoder"}
+        assert {each.origin for each in timings.spans if each.kind == RUN} == {"pipeline.workflow.steps[0].steps[0]"}
+        assert all(each.begun <= each.ended for each in timings.spans)
+
+
+def test_graphs_that_choose_are_runs_of_their_own(compiled: Compiled) -> None:
+    with genai_runtime.load(compiled("tiny-held-state")[0], threads=1, timings=True) as model:
+        timings = model.timings
+        assert timings is not None
+        assert len(model.generate([1, 5, 9], max_new_tokens=6).tokens) == 6
+        names = [each.name for each in timings.spans]
+        assert names.count("island_1") == 6
+        assert SELECT not in {each.kind for each in timings.spans}
+        timings.clear()
+        assert timings.spans == []
+
+
+def test_without_being_asked_nothing_is_noted(compiled: Compiled) -> None:
+    with genai_runtime.load(compiled("tiny-gqa-v1")[0], threads=1) as model:
+        assert model.timings is None
+
+
+def test_shares_are_of_the_requests_and_the_loop_is_the_rest() -> None:
+    timings = Timings([span(RUN, "m", 0, 600), span(RUN, "m", 600, 800), span(SELECT, "", 800, 900)])
+    timings.spans.append(span(REQUEST, "all", 0, 1000))
+    assert [(each.name, each.calls, each.total, each.share) for each in timings.shares()] == [
+        ("session run: m", 2, 0.8, 0.8),
+        ("select a token", 1, 0.1, 0.1),
+        ("loop", 1, 0.1, 0.1),
+    ]
+    assert timings.table().splitlines()[1].split() == ["session", "run:", "m", "2", "0.00", "0.4", "80.0%"]
+
+
+def test_a_failed_call_is_noted_too() -> None:
+    timings = Timings()
+    with pytest.raises(ZeroDivisionError):
+        timings.timed(RUN, "m", "steps[1]", lambda: 1 // 0)()
+    assert [(each.name, each.origin) for each in timings.spans] == [("m", "steps[1]")]
+
+
+def test_the_command_prints_shares_and_writes_a_trace(
+    compiled: Compiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.json"
+    folder = str(compiled("tiny-gqa-v1")[0])
+    assert main([folder, "--tokens", "1,5,9", "-n", "4", "--ignore-eos", "--profile", str(trace)]) == 0
+    shown = capsys.readouterr().err
+    assert "session run: decoder" in shown
+    assert "loop" in shown
+    events = json.loads(trace.read_text("utf-8"))["traceEvents"]
+    assert {each["ph"] for each in events} == {"X"}
+    assert sum(each["cat"] == RUN for each in events) == 4
+    whole = next(each for each in events if each["cat"] == REQUEST)
+    assert whole["ts"] == 0
+    assert all(each["ts"] + each["dur"] <= whole["dur"] + 1e-3 for each in events)
