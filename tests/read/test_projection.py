@@ -44,6 +44,7 @@ THINNED = {
     + "blocks4 = Reshape hidden blocks; squares = Mul blocks4 blocks4; back = Reshape squares whole; "
     + "both = Concat:axis=0 hidden back; products = MatMul both head; one two = Split:axis=0,num_outputs=2 products; "
     + "logits = Add one two",
+    "a norm behind the product": FIRST + "raw = MatMul hidden head; logits = LayerNormalization raw bias",
     "a sum over features": FIRST
     + "total = ReduceSum hidden last_axis; less = Sub hidden total; logits = MatMul less head",
 }
@@ -53,6 +54,8 @@ LEFT = {
     + "raw = MatMul hidden head; again = Add raw by_position; logits = Softmax:axis=1 again",
     "a sum over positions": FIRST
     + "raw = MatMul hidden head; total = ReduceSum raw position_axis; logits = Sub raw total",
+    "a norm over positions": FIRST + "raw = MatMul hidden head; logits = LayerNormalization:axis=1 raw bias",
+    "a norm scaled by position": FIRST + "raw = MatMul hidden head; logits = LayerNormalization raw by_position",
     "flattened rows": FIRST + "flat2 = Reshape hidden flat; raw = MatMul flat2 head; logits = Reshape raw three2",
     "the product is read elsewhere": FIRST + "raw = MatMul hidden head; logits = Tanh raw; other = Neg raw",
     "no constant": FIRST
@@ -118,6 +121,16 @@ def test_logits_that_come_from_no_input_are_left_alone() -> None:
     assert "do not depend" in str(logits_projection(model_of("logits = Neg by_position"), "logits"))
 
 
-def test_random_numbers_are_left_alone() -> None:
-    text = FIRST + "raw = MatMul hidden head; noise = RandomNormalLike raw; logits = Add raw noise"
-    assert "random" in str(logits_projection(model_of(text), "logits"))
+@pytest.mark.parametrize("domain", ["", "ai.onnx"])
+def test_random_numbers_are_left_alone(domain: str) -> None:
+    model = model_of(FIRST + "raw = MatMul hidden head; noise = RandomNormalLike raw; logits = Add raw noise")
+    next(each for each in model.graph.node if each.op_type == "RandomNormalLike").domain = domain
+    assert "random" in str(logits_projection(model, "logits"))
+
+
+@pytest.mark.parametrize(("extent", "found"), [(1, True), ("positions", False)])
+def test_an_input_with_a_default_is_what_the_graph_declares_of_it(extent: int | str, found: bool) -> None:
+    """What is bound there may have other extents than the default, as far as its declaration lets them open."""
+    model = model_of(FIRST + "raw = MatMul hidden head; logits = Add raw bias3")
+    model.graph.input.append(helper.make_tensor_value_info("bias3", TensorProto.FLOAT, [1, extent, IDS]))
+    assert isinstance(logits_projection(model, "logits"), Projection) == found

@@ -1,11 +1,11 @@
 """Ops -> flat views: every name chosen, every argument spelled. A view is a template's name and the text it places."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 
-from genai_compiler.emit.adapter_views import adapted_argument, extras_argument, selection_call
-from genai_compiler.emit.draft_table import decoder_class
+from genai_compiler.emit.adapter_views import adapted_argument, selection_call
+from genai_compiler.emit.decoder_views import DecoderViews
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
+from genai_compiler.emit.op_view import OpView, Writing
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
     Branch,
@@ -33,34 +33,14 @@ from genai_compiler.plan.ir import (
 from genai_compiler.plan.uses import all_reads, checked_values, walk
 
 
-@dataclass(frozen=True)
-class OpView:
-    """What one template places: its fields, and the views of nested regions."""
-
-    template: str
-    fields: Mapping[str, str | tuple[str, ...]]
-    regions: "Mapping[str, tuple[OpView, ...]]" = field(default_factory=dict)
-
-
-@dataclass
-class Uses:
-    """What the module around the ops must provide: runners, cell tables, imported names. spare: runners seldom used."""
-
-    runners: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = field(default_factory=dict)
-    cells: dict[str, Cell] = field(default_factory=dict)
-    held: dict[str, tuple[str, str, Hold]] = field(default_factory=dict)
-    selector: tuple[str, SelectAdapters] | None = None
-    imports: set[str] = field(default_factory=set)
-    spare: set[str] = field(default_factory=set)
-    publishes: bool = False
-
-
 class OpViews:
     """Turns the ops of one plan into views."""
 
     def __init__(self, plan: Plan, names: Names) -> None:
-        self.plan, self.names, self.uses = plan, names, Uses()
-        self._limits: dict[str, str] = {}
+        self.plan, self.names = plan, names
+        writing = Writing(plan, names)
+        self.uses, self._call = writing.uses, writing.call
+        self._decoder = DecoderViews(writing)
         self._counted: set[str] = set()
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
@@ -69,7 +49,7 @@ class OpViews:
         for at, op in enumerate(ops):
             if isinstance(op, Decode) and op.phase == "prompt":
                 loop = next(each for each in ops[at:] if isinstance(each, Loop))
-                views.append(self._prompt(op, loop))
+                views.append(self._decoder.prompt(op, loop))
             elif not isinstance(op, StartPolicy):  # the runtime's TokenPolicy, which begins with the prompt
                 views.append(self._view(op, step))
         return tuple(views)
@@ -100,8 +80,8 @@ class OpViews:
                 return OpView("_keep.py.j2", {"origin": comment(op.origin), "cell": comment(op.cell), "call": call})
             case Loop():
                 if isinstance(op.body[0] if op.body else None, SpeculativeBlock):
-                    return self._block_loop(op)
-                return self._decoder_loop(op) if op.advance else self._loop(op)
+                    return self._decoder.block_loop(op)
+                return self._decoder.loop(op) if op.advance else self._loop(op)
             case Branch():
                 return self._branch(op, step)
             case Decode() | StartPolicy() | SelectToken() | SpeculativeBlock():
@@ -183,10 +163,6 @@ class OpViews:
         call = f"yield from out.emit_rows({', '.join(args)})" if op.rowwise else f"yield out.emit({', '.join(args)})"
         self._counted.add(step)
         return OpView("_emit.py.j2", {"origin": comment(op.origin), "call": call})
-
-    def _call(self, function: str, *args: str) -> str:
-        self.uses.imports.add(function)
-        return f"{function}({', '.join(args)})"
 
     # ---- loops -----------------------------------------------------------------------------------------------------
 
@@ -300,84 +276,6 @@ class OpViews:
     def _copied(self, op: Copy, source: str) -> str:
         return self._call("merge_axes", self.names.of(source)) if op.merges else self.names.of(source)
 
-    # ---- a decoder whose policy the runtime supplies ---------------------------------------------------------------
-
-    def _prompt(self, op: Decode, loop: Loop) -> OpView:
-        limit = self._limits[loop.origin] = self.names.fresh("limit")
-        self.uses.imports.update((decoder_class(self.plan), "DecoderSpec", "TokenPolicy"))
-        return OpView(
-            "_decode_prompt.py.j2",
-            {
-                "origin": comment(op.origin),
-                "loop": comment(loop.origin),
-                "component": comment(op.component),
-                "bound": f"{limit} = "
-                + self._call("iteration_limit", self.names.of(loop.max_iterations), literal(loop.origin)),
-                "within": tuple(self._within(op)),
-                "start": f"decoding = self.decoder.start({', '.join(self._start(op, loop, limit))})",
-            },
-        )
-
-    def _within(self, op: Decode) -> Iterator[str]:
-        """The prompt's length against its bound: the sequence cell's law, which later steps of one token keep."""
-        if op.maximum:
-            tokens = self.names.of(op.tokens)
-            yield self._call(
-                "bounded", literal("sequence"), tokens, tokens, "1", self.names.of(op.maximum), literal(op.origin)
-            )
-
-    def _start(self, op: Decode, loop: Loop, limit: str) -> Iterator[str]:
-        """Arguments of the decoder's start: tokens, request, bound, and the document's own ports where it has any."""
-        yield from (self.names.of(op.tokens), "request", limit)
-        if not any(each.name == op.tokens and each.role == "prompt_tokens" for each in self.plan.inputs):
-            yield "own_prompt=False"
-        if op.positions:
-            yield f"positions={self.names.of(op.positions)}"
-        yield from extras_argument(op, self.names)
-        step = next((each for each in loop.advance if isinstance(each, Decode)), None)
-        for name, pairs in (("media", op.media), ("later", step.media if step is not None else ())):
-            if pairs:
-                yield f"{name}={{{', '.join(f'{literal(port)}: {self.names.of(value)}' for port, value in pairs)}}}"
-
-    def _decoder_loop(self, op: Loop) -> OpView:
-        self.uses.publishes = True
-        select = next(each for each in op.body if isinstance(each, SelectToken))
-        decode = next(each for each in op.advance if isinstance(each, Decode))
-        emits = [each for each in op.body if isinstance(each, Emit)]
-        step = self.names.fresh("step")
-        fields: dict[str, str | tuple[str, ...]] = {
-            "origin": comment(op.origin),
-            "limit": self._limits[op.origin],
-            "select": comment(select.origin),
-            "emit": comment(", ".join(each.origin for each in emits)),
-            "decode": comment(decode.origin),
-        }
-        outputs = tuple(each.output for each in emits)
-        of_rows = tuple(f"yield out.token({literal(output)}, row, tokens, {step})" for output in outputs)
-        rows = OpView("_decoder_loop.py.j2", {**fields, "step": step, "emits": of_rows})
-        if not has_one_row_loop(self.plan) or len(set(outputs)) < len(outputs):
-            return rows
-        self.uses.imports.add("RUN_FAILURES")
-        of_one = tuple(f"yield out.only_token({literal(output)}, chosen, place - first)" for output in outputs)
-        return OpView(
-            "_one_row_loop.py.j2", {**fields, "outputs": literal(outputs), "emits": of_one}, {"rows": (rows,)}
-        )
-
-    def _block_loop(self, op: Loop) -> OpView:
-        """Blocks where drafts are asked for; else the single-token body that a block stands for."""
-        block = next(each for each in op.body if isinstance(each, SpeculativeBlock))
-        emits = tuple(replace(each, valid_length="") for each in op.body if isinstance(each, Emit))
-        plain = self._decoder_loop(replace(op, body=(block.select, *emits), advance=(block.decode,)))
-        lines = tuple(f"yield out.accepted({literal(each.output)}, block, accepted)" for each in emits)
-        fields: dict[str, str | tuple[str, ...]] = {
-            "origin": comment(op.origin),
-            "block": comment(f"{block.origin} and {block.select.origin}"),
-            "limit": self._limits[op.origin],
-            "emit": comment(", ".join(each.origin for each in emits)),
-            "emits": lines,
-        }
-        return OpView("_block_loop.py.j2", fields, {"plain": (plain,)})
-
     # ---- branch ----------------------------------------------------------------------------------------------------
 
     def _branch(self, op: Branch, step: str) -> OpView:
@@ -409,21 +307,6 @@ class OpViews:
     def _arm(head: str, body: tuple[OpView, ...], joins: tuple[str, ...]) -> OpView:
         lines = joins if body or joins else ("pass",)
         return OpView("_arm.py.j2", {"head": head, "joins": lines}, {"body": body})
-
-
-def has_one_row_loop(plan: Plan) -> bool:
-    """Whether a step of one row is two stores and a run: nothing but the token and a 1 in the mask changes.
-
-    So it is where past and present share a buffer, the operators take lengths from a mask of constant width, and the
-    graph asks for no positions and gives logits as they are compared.
-    """
-    facts = plan.decoder
-    if facts is None or facts.mask is None or not plan.groups:
-        return False
-    bound = facts.mask.constant_width and facts.mask.use == "lengths" and facts.positions is None
-    shared = all(group.storage == "shared-buffer" for group in plan.groups)
-    plain = facts.front is None and not facts.counts and not facts.one_token
-    return bound and shared and facts.logits_dtype == "float32" and plain
 
 
 def read_values(plan: Plan) -> frozenset[str]:

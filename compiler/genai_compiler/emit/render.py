@@ -4,7 +4,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from genai_compiler.emit.op_views import OpView
+from genai_compiler.emit.op_view import OpView
 from genai_compiler.emit.tidy import tidy
 from genai_compiler.emit.view import ExecutorView
 from genai_compiler.shipped import shipped

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from genai_compiler.emit.adapter_views import selector_of
+from genai_compiler.emit.decoder_views import has_one_row_loop
 from genai_compiler.emit.draft_table import decoder_class, draft_imports, draft_table
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
-from genai_compiler.emit.op_views import OpView, OpViews, Uses, has_one_row_loop, read_values
+from genai_compiler.emit.op_view import OpView, Uses
+from genai_compiler.emit.op_views import OpViews, read_values
 from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.audio_program import AudioProgram

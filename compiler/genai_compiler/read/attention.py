@@ -6,13 +6,11 @@ MultiHeadAttention, DecoderMaskedMultiHeadAttention and Attention (onnxruntime C
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto
 
-CONTRIB = "com.microsoft"
-_ONNX = ("", "ai.onnx")
+from genai_compiler.read.nodes import CONTRIB, input_at, integer, is_onnx, operator_of, output_at
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,11 @@ def writes_in_place(op: CacheOp) -> bool:
     return key in {(CONTRIB, "GroupQueryAttention"), (CONTRIB, "PagedAttention"), ("", "TensorScatter")}
 
 
+def is_grouped_attention(node: NodeProto) -> bool:
+    """Whether it is GroupQueryAttention, the operator that takes its lengths from inputs of its own."""
+    return operator_of(node) == (CONTRIB, "GroupQueryAttention")
+
+
 class _Edges:
     """The edges of one graph: what is an input, an output, who writes and how often each value is read."""
 
@@ -105,42 +108,34 @@ def read_counts(graph: GraphProto) -> Counter[str]:
 
 
 def _attention_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
-    domain = "" if node.domain in _ONNX else node.domain
-    slots = _SLOTS.get((domain, node.op_type))
+    domain, op_type = operator_of(node)
+    slots = _SLOTS.get((domain, op_type))
     if slots is None:
         return None
-    past_key, past_value = (_at(node.input, index) for index in slots.past)
-    present_key, present_value = (_at(node.output, index) for index in slots.present)
+    past_key, past_value = (input_at(node, index) for index in slots.past)
+    present_key, present_value = (output_at(node, index) for index in slots.present)
     wanted = 1 if slots.past[1] < 0 else 2
     if not all(edges.past(name) for name in (past_key, past_value)[:wanted]):
         return None
     if not all(edges.present(name) for name in (present_key, present_value)[:wanted]):
         return None
-    window = _integer(node, "local_window_size", -1)
-    bounded = _integer(node, "sliding_window_cache", 0) != 0
+    window = integer(node, "local_window_size", -1)
+    bounded = integer(node, "sliding_window_cache", 0) != 0
     return CacheOp(
-        node.op_type, domain, past_key, past_value, present_key, present_value, window if window > 0 else None, bounded
+        op_type, domain, past_key, past_value, present_key, present_value, window if window > 0 else None, bounded
     )
 
 
 def _scatter_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
     """ai.onnx Attention that reads keys and values which two TensorScatter nodes have just updated."""
-    if node.domain not in _ONNX or node.op_type != "Attention":
+    if not is_onnx(node) or node.op_type != "Attention":
         return None
-    key, value = (edges.writer.get(_at(node.input, index)) for index in (1, 2))
+    key, value = (edges.writer.get(input_at(node, index)) for index in (1, 2))
     if key is None or value is None or not (_is_cache_scatter(key, edges) and _is_cache_scatter(value, edges)):
         return None
     return CacheOp("TensorScatter", "", key.input[0], value.input[0], key.output[0], value.output[0], None)
 
 
 def _is_cache_scatter(node: NodeProto, edges: _Edges) -> bool:
-    scatter = node.domain in _ONNX and node.op_type == "TensorScatter"
+    scatter = is_onnx(node) and node.op_type == "TensorScatter"
     return scatter and edges.past(node.input[0]) and edges.present(node.output[0])
-
-
-def _at(names: Sequence[str], index: int) -> str:
-    return names[index] if 0 <= index < len(names) else ""
-
-
-def _integer(node: NodeProto, name: str, default: int) -> int:
-    return next((int(each.i) for each in node.attribute if each.name == name), default)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto
 
+from genai_compiler.read.nodes import constant_ints, integer, is_onnx, operator_of, sums_rows
 from genai_compiler.read.signature import nested_graphs
 
 MaskUse = Literal["lengths", "columns"]
@@ -60,9 +61,9 @@ def mask_use(model: ModelProto, mask_input: str) -> MaskUse:
         if name in published:
             return "columns"
         for node, graph in readers[name]:
-            if node.op_type in _SAME_VALUES and not node.domain:
+            if node.op_type in _SAME_VALUES and is_onnx(node):
                 pending.extend(node.output)
-            elif not (node.op_type in _ONLY_SHAPE or _sums_rows(node, graph)):
+            elif not (node.op_type in _ONLY_SHAPE or sums_rows(node, graph)):
                 return "columns"
     return "lengths"
 
@@ -103,18 +104,14 @@ def random_ops(model: ModelProto) -> tuple[str, ...]:
     """Names of the nodes that draw random numbers inside the graph, nested graphs and functions included."""
     bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
     return tuple(
-        node.name or node.op_type for body in bodies for node in body if node.op_type in _RANDOM and not node.domain
+        node.name or node.op_type for body in bodies for node in body if node.op_type in _RANDOM and is_onnx(node)
     )
 
 
 def op_types(model: ModelProto) -> frozenset[tuple[str, str]]:
     """(domain, operator) of every node, nested graphs and functions included; the ONNX domain is ""."""
     bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
-    return frozenset((_domain(node), node.op_type) for body in bodies for node in body)
-
-
-def _domain(node: NodeProto) -> str:
-    return "" if node.domain == "ai.onnx" else str(node.domain)
+    return frozenset(operator_of(node) for body in bodies for node in body)
 
 
 def _readers(graph: GraphProto) -> defaultdict[str, list[tuple[NodeProto, GraphProto]]]:
@@ -125,16 +122,6 @@ def _readers(graph: GraphProto) -> defaultdict[str, list[tuple[NodeProto, GraphP
             for name in node.input:
                 readers[name].append((node, each))
     return readers
-
-
-def _sums_rows(node: NodeProto, graph: GraphProto) -> bool:
-    """ReduceSum of the last axis of a rank-2 value."""
-    if node.op_type != "ReduceSum":
-        return False
-    axes = [list(each.ints) for each in node.attribute if each.name == "axes"]
-    if not axes and len(node.input) > 1:
-        axes = [constant_ints(graph, node.input[1]) or []]
-    return bool(axes) and axes[0] in ([1], [-1])
 
 
 def _compared_lengths(condition: str, writers: dict[str, NodeProto], graph: GraphProto) -> Iterator[LengthSwitch]:
@@ -184,27 +171,9 @@ def _length_inputs(name: str, writers: dict[str, NodeProto], graph: GraphProto) 
 
 def _takes_last(node: NodeProto, graph: GraphProto) -> bool:
     """Gather of index -1, or Slice from -1, on axis 1."""
-    axis = next((int(each.i) for each in node.attribute if each.name == "axis"), 0)
+    axis = integer(node, "axis", 0)
     if node.op_type == "Gather":
         return axis == 1 and constant_ints(graph, node.input[1]) == [-1]
     if node.op_type != "Slice" or len(node.input) < 4:
         return False
     return constant_ints(graph, node.input[1]) == [-1] and constant_ints(graph, node.input[3]) == [1]
-
-
-def constant_ints(graph: GraphProto, name: str) -> list[int] | None:
-    """The elements of an integer (or integral float) constant or initializer of at most 64 elements, else None."""
-    tensor = next((each for each in graph.initializer if each.name == name), None)
-    if tensor is None:
-        writer = next((node for node in graph.node if name in node.output), None)
-        if writer is None or writer.op_type != "Constant":
-            return None
-        for each in writer.attribute:
-            if each.name in ("value_int", "value_ints"):
-                return [int(value) for value in (each.ints or [each.i])]
-        tensor = next((each.t for each in writer.attribute if each.name == "value"), None)
-    if tensor is None or tensor.data_location == TensorProto.EXTERNAL or sum(tensor.dims) > 64:
-        return None
-    values = numpy_helper.to_array(tensor).reshape(-1).tolist()
-    whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
-    return whole if len(whole) == len(values) else None

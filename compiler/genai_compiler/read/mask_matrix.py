@@ -6,6 +6,8 @@ means something else, and only agrees with it by chance where there is one row a
 
 from onnx import ModelProto
 
+from genai_compiler.read.nodes import input_at, is_onnx
+
 _SAME_AXES = frozenset({"Cast", "Identity", "Not"})
 _MASK = 3
 """The operator's input for the mask (ONNX operator Attention, since opset 23)."""
@@ -18,9 +20,9 @@ def taken_as_a_matrix(model: ModelProto, mask: str) -> bool:
         return False
     same = {mask}
     for node in model.graph.node:  # in topological order
-        if node.domain in ("", "ai.onnx"):
-            if node.op_type in _SAME_AXES and node.input and node.input[0] in same:
+        if is_onnx(node):
+            if node.op_type in _SAME_AXES and input_at(node, 0) in same:
                 same.update(node.output)
-            elif node.op_type == "Attention" and len(node.input) > _MASK and node.input[_MASK] in same:
+            elif node.op_type == "Attention" and input_at(node, _MASK) in same:
                 return True
     return False

@@ -6,10 +6,10 @@ operator takes the width only as the room its cache may use.
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.graph_facts import constant_ints
+from genai_compiler.read.nodes import CONTRIB, constant_ints, operator_of
 from genai_compiler.read.signature import nested_graphs
 
-_TOTAL_LENGTH_INPUT = {("com.microsoft", "GroupQueryAttention"): 6}
+_TOTAL_LENGTH_INPUT = {(CONTRIB, "GroupQueryAttention"): 6}
 """Where an operator takes the total length that only bounds its cache (onnxruntime ContribOperators.md)."""
 
 _PASS_ON = frozenset({"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape"})
@@ -44,7 +44,7 @@ def width_reaches_only_attention(model: ModelProto, mask: str) -> bool:
 
 def _harmless(node: NodeProto, name: str, graph: GraphProto, widths: list[str]) -> bool:
     """Whether a reader of a shape keeps the width to itself; what passes it on is added to `widths`."""
-    place = _TOTAL_LENGTH_INPUT.get((node.domain, node.op_type))
+    place = _TOTAL_LENGTH_INPUT.get(operator_of(node))
     if place is not None:
         inputs = [str(each) for each in node.input]
         return inputs.count(name) == 1 and inputs.index(name) == place

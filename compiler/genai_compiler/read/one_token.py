@@ -6,7 +6,7 @@ fails for any other extent than 1.
 
 from onnx import ModelProto, NodeProto
 
-from genai_compiler.read.graph_facts import constant_ints
+from genai_compiler.read.nodes import axes_of, is_onnx
 from genai_compiler.read.signature import Port
 
 
@@ -24,15 +24,13 @@ def takes_one_token(model: ModelProto, tokens: Port) -> bool:
     return any(
         _squeezed_axis(node, model, shapes.get(node.input[0], ()), sequence)
         for node in model.graph.node
-        if node.op_type == "Squeeze" and not node.domain
+        if node.op_type == "Squeeze" and is_onnx(node)
     )
 
 
 def _squeezed_axis(node: NodeProto, model: ModelProto, shape: tuple[str, ...], sequence: str) -> bool:
     """Whether the node drops an axis whose extent is the number of tokens."""
-    axes = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
-    if axes is None and len(node.input) > 1:
-        axes = constant_ints(model.graph, node.input[1])
+    axes = axes_of(node, model.graph)
     return any(-len(shape) <= axis < len(shape) and shape[axis] == sequence for axis in axes or ())
 
 

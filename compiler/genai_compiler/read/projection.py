@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 import networkx
 from onnx import GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.graph_facts import constant_ints, random_ops
+from genai_compiler.read.graph_facts import random_ops
+from genai_compiler.read.nodes import CONTRIB, axes_of, constant_ints, integer, is_onnx, operator_of
 
-_ONNX = ("", "ai.onnx")
-_CONTRIB = "com.microsoft"
 _INPUTS = ""
 """Stands for all graph inputs; no value has this name."""
 _FAR = 256
@@ -60,7 +59,7 @@ def logits_projection(model: ModelProto, logits: str) -> Projection | str:
     hidden = above[logits]
     while hidden in writers:
         behind = _behind(flow, hidden, logits, writers, graph)
-        if behind is not None and any(_key(writers[name]) in _PRODUCTS for name in behind):
+        if behind is not None and any(operator_of(writers[name]) in _PRODUCTS for name in behind):
             found = Projection(hidden, behind, writers[hidden].name or writers[hidden].op_type)
         elif len(networkx.descendants(flow, hidden)) > _FAR:
             break
@@ -113,9 +112,9 @@ def _behind(
 
 def _layout(node: NodeProto, layouts: Mapping[str, Layout], graph: GraphProto) -> Layout | None:
     """What a node makes of its operands' layouts, None when it might touch positions."""
-    rule = _RULES.get(_key(node))
+    rule = _RULES.get(operator_of(node))
     given = [layouts[name] for name in node.input if name in layouts]
-    leads = rule in (_same, _product, _quantized_product, _reduced, _reshaped, _split)
+    leads = rule in (_alone, _normalized, _product, _reduced, _reshaped, _split)
     if rule is None or not given or (leads and node.input[0] not in layouts):
         return None
     return rule(node, given, graph)
@@ -124,9 +123,17 @@ def _layout(node: NodeProto, layouts: Mapping[str, Layout], graph: GraphProto) -
 Rule = Callable[[NodeProto, list[Layout], GraphProto], Layout | None]
 
 
-def _same(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
-    """Element for element, or along the last axis, of one operand."""
+def _alone(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Element for element of one operand, or rows of it by a packed constant matrix."""
     return given[0] if len(given) == 1 else None
+
+
+def _normalized(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """Along axes behind positions, by factors that are the same for all positions."""
+    rank = given[0].rank
+    shapes = [_shape(name, graph) for name in node.input[1:] if name]
+    alike = all(shape is not None and _without_positions(shape, rank) for shape in shapes)
+    return given[0] if len(given) == 1 and alike and integer(node, "axis", -1) % rank > POSITIONS else None
 
 
 def _broadcast(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
@@ -147,13 +154,9 @@ def _product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout 
     return given[0] if len(given) == 1 and len(_shape(node.input[1], graph) or ()) == 2 else None
 
 
-def _quantized_product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
-    return given[0] if len(given) == 1 else None
-
-
 def _concatenated(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """Along any axis but that of positions. Operands have one rank."""
-    axis, rank = _integer(node, "axis", 0) % given[0].rank, given[0].rank
+    axis, rank = integer(node, "axis", 0) % given[0].rank, given[0].rank
     if len(given) != len(node.input) or axis == POSITIONS:
         return None
     if axis and any(each.times != given[0].times for each in given):
@@ -164,7 +167,7 @@ def _concatenated(node: NodeProto, given: list[Layout], graph: GraphProto) -> La
 
 def _split(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """Along any axis but that of positions; along the first into equal parts of whole rows."""
-    axis, (layout,) = _integer(node, "axis", 0) % given[0].rank, given
+    axis, (layout,) = integer(node, "axis", 0) % given[0].rank, given
     if axis == POSITIONS:
         return None
     if axis:
@@ -176,31 +179,30 @@ def _split(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | 
 
 def _reduced(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """Over axes behind positions."""
-    axes = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
-    if axes is None and len(node.input) > 1:
-        axes = constant_ints(graph, node.input[1])
-    rank = given[0].rank
+    axes, rank = axes_of(node, graph), given[0].rank
     if not axes or any(axis % rank <= POSITIONS for axis in axes):
         return None
-    return given[0] if _integer(node, "keepdims", 1) else Layout(rank - len(axes), False, given[0].times)
+    return given[0] if integer(node, "keepdims", 1) else Layout(rank - len(axes), False, given[0].times)
 
 
 def _reshaped(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """To a constant shape that begins with 0, 0: the first two extents stay."""
     shape = constant_ints(graph, node.input[1]) if len(node.input) > 1 else None
-    if len(given) != 1 or shape is None or shape[:2] != [0, 0] or _integer(node, "allowzero", 0):
+    if len(given) != 1 or shape is None or shape[:2] != [0, 0] or integer(node, "allowzero", 0):
         return None
     return Layout(len(shape), False, given[0].times)
 
 
+_PACKED = ((CONTRIB, "MatMulNBits"), (CONTRIB, "MatMulBnb4"))
+"""Products by a constant matrix that lies packed in the operator's own form."""
+
 _RULES: dict[tuple[str, str], Rule] = {
-    **{("", each): _same for each in ("Cast", "Identity", "Tanh", "Neg", "Sigmoid", "Relu", "Gelu", "Erf", "Clip")},
-    **{("", each): _same for each in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")},
+    **{("", each): _alone for each in ("Cast", "Identity", "Tanh", "Neg", "Sigmoid", "Relu", "Gelu", "Erf", "Clip")},
+    **{("", each): _normalized for each in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")},
     **{("", each): _broadcast for each in ("Add", "Sub", "Mul", "Div")},
     **{("", each): _reduced for each in ("ReduceSum", "ReduceMean", "ReduceMax")},
     ("", "MatMul"): _product,
-    (_CONTRIB, "MatMulNBits"): _quantized_product,
-    (_CONTRIB, "MatMulBnb4"): _quantized_product,
+    **dict.fromkeys(_PACKED, _alone),
     ("", "Concat"): _concatenated,
     ("", "Split"): _split,
     ("", "Reshape"): _reshaped,
@@ -208,12 +210,8 @@ _RULES: dict[tuple[str, str], Rule] = {
 """Operator -> what it makes of layouts."""
 
 
-_PRODUCTS = frozenset(key for key, rule in _RULES.items() if rule in (_product, _quantized_product))
+_PRODUCTS = frozenset({("", "MatMul"), *_PACKED})
 """What it pays to thin out for: less is not worth an edited graph."""
-
-
-def _key(node: NodeProto) -> tuple[str, str]:
-    return "" if node.domain in _ONNX else node.domain, node.op_type
 
 
 def _without_positions(shape: list[int], rank: int) -> bool:
@@ -223,12 +221,18 @@ def _without_positions(shape: list[int], rank: int) -> bool:
 
 
 def _shape(name: str, graph: GraphProto) -> list[int] | None:
-    """The extents of an initializer or constant; a transposed or dequantized initializer's rank, as ones."""
+    """The extents of an initializer or constant; a transposed or dequantized initializer's rank, as ones.
+
+    Of an input with a default only what the graph declares is certain: -1 stands for what a caller may choose.
+    """
+    for port in graph.input:
+        if port.name == name:
+            return [int(dim.dim_value) if dim.HasField("dim_value") else -1 for dim in port.type.tensor_type.shape.dim]
     for each in graph.initializer:
         if each.name == name:
             return [int(dim) for dim in each.dims]
     writer = next((node for node in graph.node if name in node.output), None)
-    if writer is None or writer.domain not in _ONNX:
+    if writer is None or not is_onnx(writer):
         return None
     if writer.op_type == "Constant":
         return next(([int(dim) for dim in each.t.dims] for each in writer.attribute if each.name == "value"), [])
@@ -238,7 +242,3 @@ def _shape(name: str, graph: GraphProto) -> list[int] | None:
     if writer.op_type in ("Cast", "Identity", "DequantizeLinear"):
         return _shape(writer.input[0], graph)
     return None
-
-
-def _integer(node: NodeProto, name: str, default: int) -> int:
-    return next((int(each.i) for each in node.attribute if each.name == name), default)

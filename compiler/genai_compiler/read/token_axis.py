@@ -8,8 +8,8 @@ from math import prod
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from genai_compiler.read.attention import CONTRIB
-from genai_compiler.read.graph_facts import constant_ints
+from genai_compiler.read.attention import is_grouped_attention
+from genai_compiler.read.nodes import CONTRIB, axes_of, constant_ints, input_at, integer, operator_of
 
 Trail = tuple[str, int]
 """The graph input whose axis 1 is as long as the value's, and the value's rank."""
@@ -21,13 +21,13 @@ _FROM_FIRST = frozenset(
 )
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max"})
 _TABLES = frozenset({"Gather", "GatherBlockQuantized"})
-_DOMAINS = frozenset({"", "ai.onnx", CONTRIB})
+_DOMAINS = frozenset({"", CONTRIB})
 
 
 def new_token_source(model: ModelProto) -> str:
     """The graph input whose axis 1 all queries of GroupQueryAttention are as long as; "" when that is not provable."""
     axis = _TokenAxis(model.graph)
-    found = {axis.trails.get(node.input[0], ("", 0))[0] for node in model.graph.node if _is_attention(node)}
+    found = {axis.trails.get(node.input[0], ("", 0))[0] for node in model.graph.node if is_grouped_attention(node)}
     return found.pop() if len(found) == 1 else ""
 
 
@@ -46,9 +46,9 @@ class _TokenAxis:
             self._follow(node)
 
     def _follow(self, node: NodeProto) -> None:
-        if node.domain not in _DOMAINS or not node.output:
+        if operator_of(node)[0] not in _DOMAINS or not node.output:
             return
-        fixed = _constant_shape(node) if node.op_type == "Constant" else self._fixed.get(_at(node, 0))
+        fixed = _constant_shape(node) if node.op_type == "Constant" else self._fixed.get(input_at(node, 0))
         if fixed is not None and node.op_type in ("Constant", "Cast", "CastLike", "Identity"):
             self._fixed[node.output[0]] = fixed
         trail = self._trail(node)
@@ -63,7 +63,7 @@ class _TokenAxis:
         return [*node.output[:1], *(node.output[3:4] if skips else [])]
 
     def _trail(self, node: NodeProto) -> Trail | None:
-        first = self.trails.get(_at(node, 0))
+        first = self.trails.get(input_at(node, 0))
         if node.op_type in _TABLES:
             return self._looked_up(node)
         if node.op_type in _ELEMENTWISE:
@@ -81,7 +81,7 @@ class _TokenAxis:
             return first if self._reduces_others(node, first[1]) else None
         if node.op_type == "Reshape":
             return self._reshaped(node, first)
-        return (first[0], 3) if _is_attention(node) else None
+        return (first[0], 3) if is_grouped_attention(node) else None
 
     def _looked_up(self, node: NodeProto) -> Trail | None:
         """Rows of a constant table [entries, width] at the places that a graph input [batch, sequence] names."""
@@ -102,26 +102,14 @@ class _TokenAxis:
 
     def _reduces_others(self, node: NodeProto, rank: int) -> bool:
         """Over other axes, which stay as extents of 1."""
-        given = {each.name: each for each in node.attribute}
-        axes = list(given["axes"].ints) if "axes" in given else constant_ints(self._graph, _at(node, 1))
-        others = axes is not None and len(axes) > 0 and all(axis % rank != 1 for axis in axes)
-        stays: bool = "keepdims" not in given or given["keepdims"].i == 1
-        return others and stays
+        axes = axes_of(node, self._graph)
+        return bool(axes) and all(axis % rank != 1 for axis in axes or ()) and integer(node, "keepdims", 1) == 1
 
     def _reshaped(self, node: NodeProto, first: Trail) -> Trail | None:
         """To [..., 0, ...] with the 0 in second place: axis 1 is taken over."""
         shape = constant_ints(self._graph, node.input[1])
-        literal_zeros = any(each.i for each in node.attribute if each.name == "allowzero")
-        kept = shape is not None and len(shape) > 2 and shape[1] == 0 and not literal_zeros
+        kept = shape is not None and len(shape) > 2 and shape[1] == 0 and not integer(node, "allowzero", 0)
         return (first[0], len(shape)) if kept and shape is not None else None
-
-
-def _is_attention(node: NodeProto) -> bool:
-    return str(node.op_type) == "GroupQueryAttention"
-
-
-def _at(node: NodeProto, index: int) -> str:
-    return str(node.input[index]) if index < len(node.input) else ""
 
 
 def _constant_shape(node: NodeProto) -> tuple[int, ...] | None:

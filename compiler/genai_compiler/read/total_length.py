@@ -8,7 +8,8 @@ from typing import Literal
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from genai_compiler.read.graph_facts import constant_ints
+from genai_compiler.read.attention import is_grouped_attention
+from genai_compiler.read.nodes import constant_ints, is_onnx, sums_rows
 from genai_compiler.read.signature import nested_graphs
 
 LengthSource = tuple[Literal["width", "sum"], str]
@@ -36,20 +37,16 @@ def valid_length_source(model: ModelProto) -> str:
 
 def _given(model: ModelProto, slot: int) -> set[str]:
     """Values that the operators take there; {""} when one lies in a nested graph or takes none."""
-    every = [node for inner in nested_graphs(model.graph) for node in inner.node if _is_attention(node)]
-    outer = [node for node in model.graph.node if _is_attention(node)]
+    every = [node for inner in nested_graphs(model.graph) for node in inner.node if is_grouped_attention(node)]
+    outer = [node for node in model.graph.node if is_grouped_attention(node)]
     if len(every) != len(outer) or any(len(node.input) <= slot for node in outer):
         return {""}
     return {str(node.input[slot]) for node in outer}
 
 
-def _is_attention(node: NodeProto) -> bool:
-    return str(node.op_type) == "GroupQueryAttention"
-
-
 def _writers(graph: GraphProto) -> dict[str, NodeProto]:
     """Who makes each value, of ONNX's own operators."""
-    return {name: node for node in graph.node if node.domain in ("", "ai.onnx") for name in node.output}
+    return {name: node for node in graph.node if is_onnx(node) for name in node.output}
 
 
 def _passes_on(node: NodeProto) -> bool:
@@ -67,7 +64,7 @@ def _one_more(name: str, writers: dict[str, NodeProto], graph: GraphProto) -> st
     if node is None or off is None or constant_ints(graph, node.input[1]) != off:
         return ""
     summed = writers.get(node.input[0])
-    if summed is None or not _sums_rows(summed, graph):
+    if summed is None or not sums_rows(summed, graph):
         return ""
     return next((port for _, port in _of("sum", summed.input[0], writers, graph) or ()), "")
 
@@ -83,7 +80,7 @@ def _sources(name: str, writers: dict[str, NodeProto], graph: GraphProto, depth:
         return None if None in parts else frozenset(each for part in parts if part for each in part)
     if node.op_type == "ReduceMax":
         summed = writers.get(node.input[0])
-        if summed is None or not _sums_rows(summed, graph):
+        if summed is None or not sums_rows(summed, graph):
             return None
         return _of("sum", summed.input[0], writers, graph)
     shape = writers.get(node.input[0]) if node.op_type == "Gather" else node
@@ -98,15 +95,6 @@ def _picks_width(node: NodeProto, shape: NodeProto, graph: GraphProto) -> bool:
     if node.op_type == "Gather":
         return not ends and constant_ints(graph, node.input[1]) in ([1], [-1])
     return ends.get("start") in (1, -1) and ends.get("end", 2) == 2
-
-
-def _sums_rows(node: NodeProto, graph: GraphProto) -> bool:
-    if node.op_type != "ReduceSum":
-        return False
-    axes = [list(each.ints) for each in node.attribute if each.name == "axes"]
-    if not axes and len(node.input) > 1:
-        axes = [constant_ints(graph, node.input[1]) or []]
-    return bool(axes) and axes[0] in ([1], [-1])
 
 
 def _of(

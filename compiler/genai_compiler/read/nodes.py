@@ -1,0 +1,64 @@
+"""Nodes of an ONNX graph, as everything that proves something of a graph looks at them."""
+
+from math import prod
+
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+
+CONTRIB = "com.microsoft"
+_ONNX = ("", "ai.onnx")
+_MOST = 64
+"""Elements of a constant that is still read as a list of numbers."""
+
+
+def is_onnx(node: NodeProto) -> bool:
+    """Whether its operator is one of ONNX's own, whose domain has two spellings."""
+    return node.domain in _ONNX
+
+
+def operator_of(node: NodeProto) -> tuple[str, str]:
+    """(domain, operator); ONNX's own domain is ""."""
+    return "" if is_onnx(node) else str(node.domain), str(node.op_type)
+
+
+def input_at(node: NodeProto, index: int) -> str:
+    """The name of an input, "" when the node has none there."""
+    return str(node.input[index]) if 0 <= index < len(node.input) else ""
+
+
+def output_at(node: NodeProto, index: int) -> str:
+    """The name of an output, "" when the node has none there."""
+    return str(node.output[index]) if 0 <= index < len(node.output) else ""
+
+
+def integer(node: NodeProto, name: str, default: int) -> int:
+    """An integer attribute."""
+    return next((int(each.i) for each in node.attribute if each.name == name), default)
+
+
+def axes_of(node: NodeProto, graph: GraphProto) -> list[int] | None:
+    """The axes that a node is told, by its attribute or its second input; None when by neither, or not by constants."""
+    stated = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
+    return stated if stated is not None else constant_ints(graph, input_at(node, 1))
+
+
+def sums_rows(node: NodeProto, graph: GraphProto) -> bool:
+    """ReduceSum of the last axis of a rank-2 value."""
+    return is_onnx(node) and node.op_type == "ReduceSum" and axes_of(node, graph) in ([1], [-1])
+
+
+def constant_ints(graph: GraphProto, name: str) -> list[int] | None:
+    """The elements of an integer (or integral float) constant or initializer of at most 64 elements, else None."""
+    tensor = next((each for each in graph.initializer if each.name == name), None)
+    if tensor is None:
+        writer = next((node for node in graph.node if name in node.output), None)
+        if writer is None or writer.op_type != "Constant":
+            return None
+        for each in writer.attribute:
+            if each.name in ("value_int", "value_ints"):
+                return [int(value) for value in (each.ints or [each.i])]
+        tensor = next((each.t for each in writer.attribute if each.name == "value"), None)
+    if tensor is None or tensor.data_location == TensorProto.EXTERNAL or prod(tensor.dims) > _MOST:
+        return None
+    values = numpy_helper.to_array(tensor).reshape(-1).tolist()
+    whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
+    return whole if len(whole) == len(values) else None
