@@ -13,7 +13,7 @@ from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.genai_config_v1 import Lowered
+from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH, Lowered
 from genai_compiler.lower.pipeline_devices import session_options
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,
@@ -34,10 +34,12 @@ from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
 from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import PIPELINE, SESSIONS, PipelineForm, Resolving, expand
 from genai_compiler.read.pipeline_rules import STATE, check_form
 from genai_compiler.read.pipeline_text import read_pipeline
 from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.text_facts import TextFacts
 
@@ -52,6 +54,8 @@ class _Reading:
     decoder: str
     ports: DecoderPorts
     edges: tuple[Edge, ...]
+    options: SessionOptions
+    hints: tuple[Hint, ...]
 
     @property
     def signature(self) -> Signature:
@@ -82,8 +86,9 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
         what = "two sessions would share a name in the workflow"
         resolving.report("value-defined-twice", SESSIONS, what, "call them by different words")
     decoder = decoder_session(form, resolving) if form.flow else None
+    options = session_options(form, decoder, resolving)
     if decoder is None or errors(resolving.problems):
-        raise CompileError([])
+        raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
     signature = graphs.signatures[decoder]
     fed = frozenset(each.input.name for each in edges if each.target == decoder)
     ports = decoder_ports(form, decoder, signature, fed | taken_by_name(form, graphs, decoder), resolving)
@@ -91,23 +96,17 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
     edges = with_equal_names(form, graphs, edges, own, resolving)
     edges = cross_edges(form, graphs, edges, decoder, ports.own, resolving)
     _check_sources(form, graphs, resolving)
+    check_processors(form, graphs, edges, resolving)
     if errors(resolving.problems):
-        raise CompileError([])
-    return _Reading(form, graphs, config, decoder, ports, edges)
+        raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
+    return _Reading(form, graphs, config, decoder, ports, edges, *options)
 
 
 def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     form, decoder, config = reading.form, reading.decoder, reading.config
     beside = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
-    check_processors(form, reading.graphs, reading.edges, resolving)
-    options, hints = session_options(form, decoder, resolving)
     facts, text, doubts = _facts(reading, beside)
-    where = place_of_search(form.text)
-
-    def place(key: str) -> tuple[Place, str]:
-        return where[key] if key in where else named(config, ("search", key))
-
-    defaults, found = defaults_of(config.search, place, facts.max_sequence_length, facts.sampled_ids)
+    defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found)
     if errors(problems):
         raise CompileError((*doubts, *found))
@@ -119,12 +118,24 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         problems=ordered(problems),
         notes=_notes(reading, beside, facts, text),
         text=text,
-        providers=options.providers,
-        session_options=options,
+        providers=reading.options.providers,
+        session_options=reading.options,
         signature=facts.signature,
         decoder=facts,
-        hints=hints,
+        hints=reading.hints,
     )
+
+
+def _defaults(
+    form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
+    where = place_of_search(form.text)
+
+    def place(key: str) -> tuple[Place, str]:
+        return where[key] if key in where else named(config, ("search", key))
+
+    return defaults_of(config.search, place, limit, vocabulary)
 
 
 def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:

@@ -24,17 +24,19 @@ _UNUSED = ("runtime", "build_requires")
 """Blocks of one dialect's session options that no runtime heeds."""
 
 
-def session_options(form: PipelineForm, decoder: str, resolving: Resolving) -> tuple[SessionOptions, tuple[Hint, ...]]:
+def session_options(
+    form: PipelineForm, decoder: str | None, resolving: Resolving
+) -> tuple[SessionOptions, tuple[Hint, ...]]:
     """(options of every session, where each would rather run). Reports unknown-provider and what has no effect."""
     options = {name: _options(form, name, resolving) for name in form.running}
     providers = {name: _provider(form, name, resolving) for name in form.running}
-    mine = options[decoder]
+    mine = options.get(decoder or "", SessionOptions())
     for name, each in options.items():
         if each not in (mine, SessionOptions()):
             what = f"all sessions have one set of options, the decoder's; those of {name!r} have no effect"
             resolving.report("ignored-key", (*SESSIONS, name, "session_options"), what, "state them alike", True)
     named = set(providers.values())
-    only = next(iter(named))
+    only = next(iter(named), None)
     if len(named) == 1 and only is not None:
         others = tuple(each for each in mine.providers if each.name != only)
         kept = tuple(each for each in mine.providers if each.name == only) or (ProviderPreference(only, ()),)
@@ -64,7 +66,7 @@ def _provider(form: PipelineForm, name: str, resolving: Resolving) -> str | None
     return found
 
 
-def _hints(form: PipelineForm, decoder: str, providers: Mapping[str, str | None]) -> Iterator[Hint]:
+def _hints(form: PipelineForm, decoder: str | None, providers: Mapping[str, str | None]) -> Iterator[Hint]:
     """One preference for each session that names a provider, by the kind of device that it stands for."""
     for name, provider in providers.items():
         if provider is not None:
