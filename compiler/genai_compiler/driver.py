@@ -36,7 +36,7 @@ from genai_compiler.plan.verify import verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
 from genai_compiler.read.hint_sources import SourcedHints, caller_hints, file_hints
 from genai_compiler.read.hints import ExecutionHints
-from genai_compiler.read.load import GENAI_CONFIG, load_package
+from genai_compiler.read.load import GENAI_CONFIG, GENAI_CONFIG_V2, load_package
 from genai_compiler.read.negotiate import negotiate
 from genai_compiler.read.package import Package
 
@@ -166,7 +166,7 @@ def _checked(package: Package) -> tuple[Problem, ...]:
     report = Report(package.places)
     negotiate(package, report)
     if not errors(problems):
-        own = () if package.dialect == GENAI_CONFIG else check_generation_defaults(package)
+        own = () if package.dialect in (GENAI_CONFIG, GENAI_CONFIG_V2) else check_generation_defaults(package)
         own = (*own, *check_revision(package.metadata, package.places))
         problems = (*problems, *task_views(package)[1], *own)
     problems = (*problems, *report.problems)

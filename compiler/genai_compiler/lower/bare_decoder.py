@@ -4,7 +4,7 @@ The block names ports; everything else is the graph's. What the document says be
 what it says falsely is reported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, F
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import Lowered
 from genai_compiler.lower.match_io import Surroundings, match_io
+from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.stated import Fact, Stated
@@ -51,7 +52,11 @@ def lower_bare(root: Path, document: BareDocument, places: Places) -> Lowered:
 
 @dataclass(frozen=True)
 class DecoderSource:
-    """A decoder's graph, and where a document describes it. path: of `io`."""
+    """A decoder's graph, and where a document describes it. path: of `io`.
+
+    For a document of another form: what it states, how text files are read (None: as beside a `model.io` document),
+    and the number of each layer whose caches `io` lists (empty: counted).
+    """
 
     root: Path
     artifact: str
@@ -59,6 +64,9 @@ class DecoderSource:
     io: BareIo
     path: DocPath
     places: Places
+    stated: Stated | None = None
+    texts: Callable[[int | None], tuple[TextFacts, tuple[Problem, ...]]] | None = None
+    layers: tuple[int, ...] = ()
 
     def facts(
         self,
@@ -78,14 +86,14 @@ class DecoderSource:
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
         ports, found = match_io(self.io, signature, Surroundings(tokens, streams, fed, unread), self.path, self.places)
-        decoder, static = ports.decoder, ports.static
-        merge = Merge(self._stated(), signature)
+        decoder, static = self._numbered(ports.decoder), ports.static
+        merge = Merge(self.stated or self._stated(), signature)
         states = merge_states(decoder, merge)
         one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, decoder, merge)
         width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
-        text, doubts = bare_text_facts(self.root, width, self.places)
+        text, doubts = self.texts(width) if self.texts else bare_text_facts(self.root, width, self.places)
         capacities = [each.capacity for each in states]
         capacities += [each.capacity for each in static.states] if static is not None else []
         length = merge_length(capacities, merge, text.context_length)
@@ -122,6 +130,16 @@ class DecoderSource:
             start=text.decoder_start if prompt != PROMPT else None,
         )
         return facts, text, ordered(problems)
+
+    def _numbered(self, ports: MatchedPorts) -> MatchedPorts:
+        """The ports with their layers' own numbers, where the document tells them."""
+        if len(self.layers) != len(ports.keys) or len(self.layers) != len(ports.values):
+            return ports
+        keys, values = (
+            tuple(replace(each, layer=layer) for each, layer in zip(side, self.layers, strict=True))
+            for side in (ports.keys, ports.values)
+        )
+        return replace(ports, keys=keys, values=values)
 
     def defaults(self) -> dict[str, Any]:
         """`generation.defaults` of the document."""

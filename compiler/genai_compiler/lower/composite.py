@@ -70,8 +70,8 @@ def lower_composite(root: Path, document: CompositeDocument, places: Places) -> 
         facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as error:
         raise CompileError([*found, *error.problems]) from error
-    stages = _with_rows(stages, edges, decoder, facts)
-    media, once = _media(stages, edges, front)
+    stages = with_rows(stages, edges, decoder, facts)
+    media, once = media_stages(stages, edges, front)
     whole = with_stages(decoder_document(facts, text.eos, source.defaults()), once, media)
     asked, unoffered = media_capabilities(document, places)
     found = (*found, *(front.doubts if front is not None else ()), *unoffered)
@@ -151,7 +151,7 @@ def _stages(package: _Package, decoder: str, edges: tuple[Edge, ...], front: Fro
     return tuple(_stage(package, name, edges, taken, name in media) for name in made)
 
 
-def _media(
+def media_stages(
     stages: tuple[Stage, ...], edges: tuple[Edge, ...], front: FrontModel | None
 ) -> tuple[list[Medium], list[Stage]]:
     """The stages that run for media only, by the front's input that they lead to; and those that always run."""
@@ -186,7 +186,7 @@ def _stage(package: _Package, name: str, edges: tuple[Edge, ...], taken: set[str
     return Stage(name, package.artifacts[name], signature, tuple(inputs), "")
 
 
-def _with_rows(
+def with_rows(
     stages: tuple[Stage, ...], edges: tuple[Edge, ...], decoder: str, facts: DecoderFacts
 ) -> tuple[Stage, ...]:
     """The stages with the symbol for their rows: what feeds an axis of rows has rows, as its graph spells them."""

@@ -93,7 +93,7 @@ def _edges(resolving: _Resolving) -> Iterator[Edge]:
         if _one_more_axis(made, inputs[name]):
             what = f"{spelled}; its first two axes go in as one, in order"
             resolving.report("config-contradicts-graph", (at,), what, "export both with one rank", True)
-        elif _contradict(made, inputs[name]):
+        elif contradict(made, inputs[name]):
             resolving.report("wrong-port", (at,), spelled, "join ports of one dtype and rank")
             continue
         yield Edge(source, made, target, inputs[name])
@@ -105,7 +105,7 @@ def _output(resolving: _Resolving, at: int, source: str, name: str, target: Port
     if name in outputs:
         return outputs[name]
     taken = {each.source.partition(".")[2] for each in resolving.pipeline.dataflow if each.source.startswith(source)}
-    fits = [each for each in outputs.values() if each.name not in taken and not _contradict(each, target)]
+    fits = [each for each in outputs.values() if each.name not in taken and not contradict(each, target)]
     if len(fits) == 1:
         what = f"the graph of '{source}' has no output '{name}'; its only output that fits, '{fits[0].name}', is taken"
         resolving.report("config-contradicts-graph", (at, "from"), what, "correct the document", True)
@@ -116,7 +116,7 @@ def _output(resolving: _Resolving, at: int, source: str, name: str, target: Port
     return None
 
 
-def _contradict(output: Port, input: Port) -> bool:
+def contradict(output: Port, input: Port) -> bool:
     """Whether dtype, rank or a fixed extent differ, as far as both graphs say them."""
     if "undefined" not in output.dtype and output.dtype != input.dtype:
         return True

@@ -50,20 +50,20 @@ def find_front(
         return None
     of_it = [each for each in edges if each.source == name and each.target == decoder]
     streams = sorted(((each.output, each.input) for each in of_it), key=lambda pair: pair[1].name != embeds)
-    media = tuple(_media(name, tokens, signatures[name], edges, places))
+    path = (*_PIPELINE, "models", name, "io")
+    media = tuple(front_media(name, tokens, signatures[name], edges, path, places))
     doubts = tuple(_doubts(name, pipeline, places))
     return FrontModel(tokens, FrontFacts(name, artifacts[name], tuple(streams), media, _places_media(pipeline)), doubts)
 
 
-def _media(
-    name: str, tokens: Port, signature: Signature, edges: tuple[Edge, ...], places: Places
+def front_media(
+    name: str, tokens: Port, signature: Signature, edges: tuple[Edge, ...], path: DocPath, places: Places
 ) -> Iterator[tuple[Port, str]]:
-    """(input, the value there with the prompt) of every input beside the tokens."""
+    """(input, the value there with the prompt) of every input beside the tokens. path: where the model is described."""
     fed = {each.input.name for each in edges if each.target == name}
     for port in signature.inputs:
         if port == tokens:
             continue
-        path = (*_PIPELINE, "models", name, "io")
         inner = (port.shape or (0, None))[1:]
         if port.name not in fed:
             what = f"nothing feeds the input {port.name!r} of '{name}': {spell_port(port)}"

@@ -19,6 +19,7 @@ from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named, read_genai_config
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
+from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.session_options import ProviderPreference, SessionOptions
@@ -34,7 +35,7 @@ class Lowered:
     """A package in the standard's form.
 
     document: plain data in the form of the metadata standard, section 10.3. problems: warnings only. notes: one-line
-    facts for the summary. decoder: how the graph is driven.
+    facts for the summary. decoder: how the graph is driven. hints: where its sessions should run.
     """
 
     document: dict[str, Any]
@@ -45,6 +46,7 @@ class Lowered:
     session_options: SessionOptions
     signature: Signature
     decoder: DecoderFacts
+    hints: tuple[Hint, ...] = ()
 
 
 def lower_genai_config(root: Path) -> Lowered:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from genai_compiler.check.generation_defaults import LARGEST, SMALLEST_TEMPERATURE
-from genai_compiler.problem import Problem, Severity
+from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 
 _TOP_K = 50
@@ -23,13 +23,19 @@ def search_defaults(
     limit: the model's context length. vocabulary: ids there are, None when unknown. Besides the standard's fields the
     defaults may hold `random_seed`.
     """
+    return defaults_of(config.search, lambda key: named(config, ("search", key)), limit, vocabulary)
+
+
+def defaults_of(
+    search: Mapping[str, Any], where: Callable[[str], tuple[Place, str]], limit: int, vocabulary: int | None
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """The same of any document with these keys. where: the place and the path of a key."""
     problems: list[Problem] = []
 
     def report(code: str, key: str, what: str, help: str = "", error: bool = False) -> None:
         severity = Severity.ERROR if error else Severity.WARNING
-        problems.append(Problem(code, *named(config, ("search", key)), what, help, severity))
+        problems.append(Problem(code, *where(key), what, help, severity))
 
-    search = config.search
     defaults: dict[str, Any] = {"do_sample": bool(search.get("do_sample", False))}
     defaults |= _sampling(search, vocabulary, report)
     defaults |= _lengths(search, limit, report)

@@ -43,7 +43,11 @@ class Said:
 def resolve_hints(package: Package, sources: Sequence[SourcedHints]) -> Advice:
     """The advice for a package: hints of the sources given, and those that its graphs carry."""
     graphs = {name: graph_hints(name, each) for name, each in package.graphs.items()}
-    hints = [*(hint for source in sources for hint in source.hints), *(h for g in graphs.values() for h in g.hints)]
+    hints = [
+        *(hint for source in sources for hint in source.hints),
+        *package.hints,
+        *(h for g in graphs.values() for h in g.hints),
+    ]
     hints.sort(key=lambda each: each.rank)
     said = [Said(each, _reaches(each, package, graphs)) for each in hints]
     placing = [each for each in said if each.hint.action == "placement"]

@@ -69,7 +69,10 @@ class DecoderConfig:
 
 @dataclass(frozen=True)
 class GenaiConfig:
-    """A v1 configuration. `search` holds the keys that the file states. `other_classes`: filled sections by path."""
+    """A v1 configuration. `search` holds the keys that the file states. `other_classes`: filled sections by path.
+
+    eos_path, pad_path: where these ids stand, or would.
+    """
 
     text: ConfigText
     model_type: str | None
@@ -82,6 +85,8 @@ class GenaiConfig:
     decoder: DecoderConfig
     search: Mapping[str, int | float | bool]
     other_classes: tuple[DocPath, ...]
+    eos_path: DocPath = ("model", "eos_token_id")
+    pad_path: DocPath = ("model", "pad_token_id")
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""

@@ -15,7 +15,7 @@ from genai_compiler.read.hints import DeviceTarget, ExecutionHints, NodeSelector
 from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.validate import parse_hints
 
-CALLER, FILE, GRAPH = 1, 2, 4
+CALLER, FILE, DOCUMENT, GRAPH = 1, 2, 3, 4
 """Ranks of the sources as the standard counts them; a lower one is stronger."""
 MAX_HINTS = 200
 """How many hints one source may give."""

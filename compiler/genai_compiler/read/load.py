@@ -8,6 +8,7 @@ from genai_compiler.check.document import check_document
 from genai_compiler.lower.bare_decoder import lower_bare
 from genai_compiler.lower.composite import lower_composite
 from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
+from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -18,6 +19,7 @@ from genai_compiler.read.genai_config import CONFIG_NAME, genai_config_of
 from genai_compiler.read.identity import semantic_identity
 from genai_compiler.read.negotiate import missing_of
 from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.pipeline_text import speaks_pipeline
 from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.signature import load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
@@ -27,6 +29,7 @@ from genai_compiler.read.wording import value_at
 
 DOCUMENT_HELP = "--no-artifacts plans a document alone"
 WORKFLOW, GENAI_CONFIG, BARE, COMPOSITE = "workflow", "genai_config v1", "model.io", "pipeline.models"
+GENAI_CONFIG_V2 = "genai_config v2"
 
 
 def load_package(root: Path, complete: bool = True) -> Package:
@@ -101,6 +104,8 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
 
 
 def _from_genai_config(root: Path) -> Package:
+    if (root / CONFIG_NAME).is_file() and speaks_pipeline(root):
+        return _lowered(root, GENAI_CONFIG_V2, CONFIG_NAME, Places(CONFIG_NAME), lower_pipeline_config(root))
     return _lowered(root, GENAI_CONFIG, CONFIG_NAME, Places(CONFIG_NAME), lower_genai_config(root))
 
 
@@ -119,6 +124,7 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
         sampled_ids=lowered.decoder.sampled_ids,
         notes=lowered.notes,
         warnings=lowered.problems,
+        hints=lowered.hints,
     )
 
 

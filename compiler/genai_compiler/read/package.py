@@ -8,6 +8,7 @@ from onnx import ModelProto
 
 from genai_compiler.problem import Problem
 from genai_compiler.read.document import Metadata, Workflow
+from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.places import Places
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Signature
@@ -35,7 +36,7 @@ class Package:
     dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None:
     all. identity: the document's semantic identity, "" where it was lowered from something else. title: what the plan
     is called, "": the folder's name. complete: every named file must be there; assumptions: what is taken for granted
-    where one is not.
+    where one is not. hints: where the document would have its sessions run.
     """
 
     root: Path
@@ -53,6 +54,7 @@ class Package:
     title: str = ""
     complete: bool = True
     assumptions: tuple[str, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     @property
     def workflow(self) -> Workflow:

@@ -13,6 +13,7 @@ from typing import Any
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
+from genai_compiler.read.places import format_path
 
 MAX_BYTES = 256 << 20  # tokenizers of large vocabularies take tens of MB
 
@@ -65,12 +66,12 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     end_ids = _checked(said, vocabulary, config, problems)
     bos, pad = config.bos, config.pad
     if not end_ids and pad is not None and (vocabulary is None or 0 <= pad < vocabulary):
-        end_ids = (EndId(pad, (f"{CONFIG_NAME} model.pad_token_id",)),)
+        end_ids = (EndId(pad, (f"{CONFIG_NAME} {format_path(config.pad_path)}",)),)
         problems.append(
             _warning(
                 config,
                 "no end token is named anywhere; the pad token ends a generation, as it does in the reference runtime",
-                "state model.eos_token_id",
+                f"state {format_path(config.eos_path)}",
             )
         )
     if not end_ids:
@@ -78,7 +79,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
             _warning(
                 config,
                 "no end token is named anywhere: generation stops only at its length limit",
-                "state model.eos_token_id",
+                f"state {format_path(config.eos_path)}",
             )
         )
     if files.name("tokenizer.json") is None:
@@ -154,7 +155,7 @@ def _end_claims(
     ids: Mapping[str, int],
 ) -> list[tuple[int, str]]:
     """(id, who says so) of every source in turn."""
-    said = [(each, f"{CONFIG_NAME} model.eos_token_id") for each in config.eos]
+    said = [(each, f"{CONFIG_NAME} {format_path(config.eos_path)}") for each in config.eos]
     for name in ("generation_config.json", "config.json"):
         said += [(each, f"{name} eos_token_id") for each in _listed(side[name].get("eos_token_id"))]
     for name, holder in (
@@ -182,7 +183,7 @@ def _checked(
 
 
 def _warning(config: GenaiConfig, what: str, help: str, code: str = "no-end-token") -> Problem:
-    return Problem(code, *named(config, ("model", "eos_token_id")), what, help, Severity.WARNING)
+    return Problem(code, *named(config, config.eos_path), what, help, Severity.WARNING)
 
 
 def _token_ids(tokenizer: Mapping[str, Any]) -> dict[str, int]:

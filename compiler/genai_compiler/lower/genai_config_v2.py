@@ -1,0 +1,251 @@
+"""A `genai_config.json` of version 2, the pipeline as configuration -> the one Workflow.
+
+Presets, the flow and the wires say what is joined; the graphs decide names, dtypes and which ports are state. No name
+of a model or a type decides anything.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_compiler.lower.bare_decoder import DecoderSource
+from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
+from genai_compiler.lower.dataflow import Edge
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
+from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH, Lowered
+from genai_compiler.lower.pipeline_devices import session_options
+from genai_compiler.lower.pipeline_edges import (
+    SessionGraphs,
+    cross_edges,
+    read_graphs,
+    stated_edges,
+    taken_by_name,
+    with_equal_names,
+)
+from genai_compiler.lower.pipeline_outputs import check_processors
+from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
+from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
+from genai_compiler.lower.pipeline_stages import Around, around, decoder_session
+from genai_compiler.lower.search_defaults import defaults_of
+from genai_compiler.lower.stages import with_stages
+from genai_compiler.lower.stated import Stated
+from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.bare import BareDocument
+from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.hint_sources import Hint
+from genai_compiler.read.pipeline_form import PIPELINE, SESSIONS, PipelineForm, Resolving, expand
+from genai_compiler.read.pipeline_rules import STATE, check_form
+from genai_compiler.read.pipeline_text import read_pipeline
+from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.session_options import SessionOptions
+from genai_compiler.read.signature import Port, Signature
+from genai_compiler.read.text_facts import TextFacts
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The form with its graphs, and what is known of its decoder."""
+
+    form: PipelineForm
+    graphs: SessionGraphs
+    config: GenaiConfig
+    decoder: str
+    ports: DecoderPorts
+    edges: tuple[Edge, ...]
+    options: SessionOptions
+    hints: tuple[Hint, ...]
+
+    @property
+    def signature(self) -> Signature:
+        """The decoder's."""
+        return self.graphs.signatures[self.decoder]
+
+
+def lower_pipeline_config(root: Path) -> Lowered:
+    """Lower the version 2 package in the folder `root`. Raises CompileError with every problem, warnings included."""
+    text = read_pipeline(root)
+    resolving = Resolving(text)
+    form = expand(resolving)
+    check_form(form, resolving)
+    config = merged_config(resolving)
+    _refuse_plugin(form, resolving)
+    try:
+        reading = _read(form, config, resolving)
+        return _lowered(reading, resolving)
+    except CompileError as error:
+        raise CompileError([*text.problems, *resolving.problems, *error.problems]) from error
+
+
+def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Reading:
+    """Everything up to the decoder's ports; stops when the text or a wire is wrong, with all of it reported."""
+    graphs = read_graphs(form, resolving)
+    edges = stated_edges(form, graphs, resolving)
+    if len({component_of(each) for each in graphs.signatures}) < len(graphs.signatures):
+        what = "two sessions would share a name in the workflow"
+        resolving.report("value-defined-twice", SESSIONS, what, "call them by different words")
+    decoder = decoder_session(form, resolving) if form.flow else None
+    options = session_options(form, decoder, resolving)
+    if decoder is None or errors(resolving.problems):
+        raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
+    signature = graphs.signatures[decoder]
+    fed = frozenset(each.input.name for each in edges if each.target == decoder)
+    ports = decoder_ports(form, decoder, signature, fed | taken_by_name(form, graphs, decoder), resolving)
+    own = {name: frozenset[str]() for name in form.running} | {decoder: ports.own}
+    edges = with_equal_names(form, graphs, edges, own, resolving)
+    edges = cross_edges(form, graphs, edges, decoder, ports.own, resolving)
+    _check_sources(form, graphs, resolving)
+    check_processors(form, graphs, edges, resolving)
+    if errors(resolving.problems):
+        raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
+    return _Reading(form, graphs, config, decoder, ports, edges, *options)
+
+
+def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
+    form, decoder, config = reading.form, reading.decoder, reading.config
+    beside = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
+    facts, text, doubts = _facts(reading, beside)
+    defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
+    problems = (*form.text.problems, *resolving.problems, *doubts, *found)
+    if errors(problems):
+        raise CompileError((*doubts, *found))
+    stages = with_rows(beside.stages, reading.edges, decoder, facts)
+    media, once = media_stages(stages, reading.edges, beside.front)
+    document: dict[str, Any] = with_stages(decoder_document(facts, text.eos, defaults), once, media)
+    return Lowered(
+        document=document,
+        problems=ordered(problems),
+        notes=_notes(reading, beside, facts, text),
+        text=text,
+        providers=reading.options.providers,
+        session_options=reading.options,
+        signature=facts.signature,
+        decoder=facts,
+        hints=reading.hints,
+    )
+
+
+def _defaults(
+    form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
+    where = place_of_search(form.text)
+
+    def place(key: str) -> tuple[Place, str]:
+        return where[key] if key in where else named(config, ("search", key))
+
+    return defaults_of(config.search, place, limit, vocabulary)
+
+
+def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:
+    """The decoder's facts; problems in the words of version 2."""
+    form, decoder, front = reading.form, reading.decoder, beside.front
+    path: DocPath = (*SESSIONS, decoder)
+    streams = {taken.name for _, taken in front.facts.streams} if front is not None else set[str]()
+    fed = {each.input.name: each.value for each in reading.edges if each.target == decoder}
+    fed = {port: value for port, value in fed.items() if port not in streams}
+    io = reading.ports.io if front is None else reading.ports.io.model_copy(update={"inputs_embeds_input": None})
+    source = DecoderSource(
+        form.text.root,
+        reading.graphs.artifacts[decoder],
+        BareDocument(),
+        io,
+        path,
+        form.text.places,
+        stated=_stated(reading),
+        texts=lambda width: text_facts(form.text, reading.config, width),
+        layers=reading.ports.layers,
+    )
+    to_encoder = any(each.tokens for stage in beside.stages for each in stage.inputs)
+    taken = (front.facts, front.tokens) if front is not None else (None, None)
+    try:
+        facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
+    except CompileError as error:
+        raise CompileError(retold(each, decoder, format_path(path)) for each in error.problems) from error
+    return facts, text, tuple(retold(each, decoder, format_path(path)) for each in doubts)
+
+
+def _stated(reading: _Reading) -> Stated:
+    """Numbers that only the blocks of version 1 can state; version 2 leaves them to the graph."""
+    config, decoder = reading.config, reading.config.decoder
+    length, length_path = context_length(config)
+    of_decoder: DocPath = ("model", "decoder")
+    cache: DocPath = (*STATE, "kv_cache")
+    return Stated(
+        kv_heads=decoder.num_key_value_heads,
+        head_size=decoder.head_size,
+        layers=decoder.num_hidden_layers,
+        vocab_size=config.vocab_size,
+        context_length=length,
+        share_buffer=bool(config.search.get("past_present_share_buffer")),
+        window=decoder.sliding_window,
+        paths={
+            "kv_heads": (*of_decoder, "num_key_value_heads"),
+            "head_size": (*of_decoder, "head_size"),
+            "layers": (*of_decoder, "num_hidden_layers"),
+            "vocab_size": ("model", "vocab_size"),
+            "context_length": length_path,
+            "share_buffer": ("search", "past_present_share_buffer"),
+            "window": (*of_decoder, "sliding_window"),
+            "key": (*cache, "past_key_pattern"),
+            "value": (*cache, "past_value_pattern"),
+            "state": STATE,
+        },
+        place=reading.form.text.places.find,
+    )
+
+
+def _logits(reading: _Reading) -> Port | None:
+    """The decoder's logits, to tell which of its inputs has one entry a token."""
+    name = reading.ports.io.logits_output
+    states = {*(reading.ports.io.kv_outputs or ())}
+    states |= {name for op in reading.signature.cache_ops for name in (op.present_key, op.present_value)}
+    found = [each for each in reading.signature.outputs if each.name == name]
+    found += [each for each in reading.signature.outputs if each.name not in states and "float" in each.dtype]
+    return found[0] if found else None
+
+
+def _check_sources(form: PipelineForm, graphs: SessionGraphs, resolving: Resolving) -> None:
+    """`grid_source` names an input of a session: what a processor makes."""
+    source, path = form.state.position_ids.grid_source, (*STATE, "position_ids", "grid_source")
+    session, _, port = (source or "").partition(".")
+    if source is not None and session not in form.sessions:
+        what = f'grid_source references session "{session}" but no such session is declared in pipeline.sessions'
+        resolving.report("unknown-component", path, what, 'write "session.input"')
+    elif session in graphs.signatures and port not in {each.name for each in graphs.signatures[session].inputs}:
+        names = ", ".join(each.name for each in graphs.signatures[session].inputs)
+        what = f"grid_source names {port!r}, but {session!r} takes no such tensor; positions beside media are the "
+        resolving.report("config-contradicts-graph", path, what + "caller's", f"its inputs are {names}", True)
+
+
+def _refuse_plugin(form: PipelineForm, resolving: Resolving) -> None:
+    """A plugin would run native code of the package: never loaded, always refused."""
+    plugin, path = form.text.document.pipeline.plugin, (*PIPELINE, "plugin")
+    if plugin is None:
+        return
+    for key in ("library", "entry_point"):
+        if not getattr(plugin, key):
+            resolving.report("missing-key", (*path, key), f"the plugin states no {key}", f'add "{key}"')
+    if plugin.library:
+        try:
+            find_artifact(form.text.root, plugin.library)
+        except ArtifactFault as fault:
+            resolving.problems.append(
+                fault.problem(form.text.places.find((*path, "library")), format_path((*path, "library")))
+            )
+    what = f"the plugin {plugin.library!r} would take over the whole package; a compiler loads no code of a package"
+    help = "describe the sessions, their flow and wires instead, or write inference_metadata.yaml"
+    resolving.report("unsupported-package-class", path, what, help)
+
+
+def _notes(reading: _Reading, beside: Around, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:
+    form = reading.form
+    ends = "; ".join(f"{each.id} ({', '.join(each.said_by)})" for each in text.end_ids)
+    return (
+        f"preset {form.preset or 'none'}: the flow and the graphs decide what runs, no model type does",
+        *form.defaulted,
+        *beside.notes,
+        f"end tokens: {ends or 'none'}",
+        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+    )

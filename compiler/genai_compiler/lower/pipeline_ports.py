@@ -1,0 +1,226 @@
+"""The decoder's ports of a version 2 pipeline: caches and states by the form's own words, the rest by the graph.
+
+Names that the form defaults to only find a port; a graph that calls it otherwise is matched by what its ports are.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers
+from genai_compiler.lower.matching import Matching, listed, rank_of
+from genai_compiler.problem import Problem
+from genai_compiler.read.bare import BareIo
+from genai_compiler.read.genai_config import GenaiConfig, PortNames
+from genai_compiler.read.model_io import StatePair
+from genai_compiler.read.pipeline_config import KvCache
+from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving
+from genai_compiler.read.pipeline_rules import STATE
+from genai_compiler.read.places import DocPath
+from genai_compiler.read.signature import Port, Signature
+
+_CACHE: DocPath = (*STATE, "kv_cache")
+_PATTERNS: Mapping[str, tuple[str, str]] = {
+    "past_key_names": ("past_key_pattern", "past_key_values.{layer}.key"),
+    "past_value_names": ("past_value_pattern", "past_key_values.{layer}.value"),
+    "present_key_names": ("present_key_pattern", "present.{layer}.key"),
+    "present_value_names": ("present_value_pattern", "present.{layer}.value"),
+}
+"""Version 1's key -> the pattern of version 2, and its default."""
+_SLOT = re.compile(r"\{(?:layer|i|l)?\}|%d")
+_NUMBERED = re.compile(r"(?P<stem>.*\.)(?:0|[1-9][0-9]{0,5})\.(?:key|value)", re.DOTALL)
+_COMBINED_RANK, _COMBINED = 5, 2
+
+
+@dataclass(frozen=True)
+class DecoderPorts:
+    """io: the ports by role. layers: the number of each layer with caches. own: inputs that no session feeds."""
+
+    io: BareIo
+    layers: tuple[int, ...]
+    own: frozenset[str]
+
+
+class _CacheMatching(Matching):
+    """A matching whose problems stand where version 2 states patterns."""
+
+    def problem(self, code: str, path: DocPath, what: str, help: str = "") -> None:
+        for key, (pattern, _) in _PATTERNS.items():
+            help = help.replace(key, pattern)
+        key = _PATTERNS.get(str(path[-1]), ("",))[0]
+        super().problem(code, (*_CACHE, key) if key else _CACHE, what, help)
+
+
+def decoder_ports(
+    form: PipelineForm, session: str, signature: Signature, elsewhere: frozenset[str], resolving: Resolving
+) -> DecoderPorts:
+    """The ports of the decoder. elsewhere: its inputs that other sessions feed, or could by name.
+
+    Reports unpaired-state, bad-value, unsupported-package-class and contradictions.
+    """
+    inputs = {each.name: each for each in signature.inputs if each.name not in elsewhere}
+    outputs = {each.name: each for each in signature.outputs}
+    _refuse_combined(session, inputs, resolving)
+    templates = _templates(form, inputs, outputs, resolving)
+    config = _with_templates(form.text.base, templates)
+    matching = _CacheMatching(config, inputs, outputs, dict(inputs))
+    keys = match_layers(matching, "past_key_names", "present_key_names")
+    values = match_layers(matching, "past_value_names", "present_value_names")
+    check_pairs(matching, keys, values)
+    fixed = match_fixed(matching)
+    resolving.problems += matching.problems
+    names = config.decoder
+    positions = _positions(form, signature, names.inputs["position_ids"], resolving)
+    pairs = [each for layer in zip(keys, values, strict=False) for each in layer]
+    _contradictions(form, signature, pairs, fixed, resolving)
+    io = BareIo(
+        token_input=_present(names.inputs["input_ids"], inputs),
+        attention_mask_input=_present(names.inputs["attention_mask"], inputs),
+        position_ids_input=positions,
+        logits_output=_present(names.outputs["logits"], outputs),
+        kv_inputs=tuple(each.past.name for each in pairs) if pairs else None,
+        kv_outputs=tuple(each.present.name for each in pairs) if pairs else None,
+        state_pairs=tuple(_carry(each) for each in fixed) if fixed else None,
+        inputs_embeds_input=_present(names.inputs["inputs_embeds"], inputs),
+    )
+    states = {each.past.name for each in (*keys, *values, *fixed)}
+    own = {io.token_input or "", io.attention_mask_input or "", io.position_ids_input or "", *states}
+    own |= {name for op in signature.cache_ops for name in (op.past_key, op.past_value)}
+    return DecoderPorts(io, tuple(each.layer for each in keys), frozenset(own))
+
+
+def _present(name: str, ports: Mapping[str, Port]) -> str | None:
+    return name if name in ports else None
+
+
+def _carry(each: LayerPorts) -> StatePair:
+    return StatePair(input=each.past.name, output=each.present.name, init="zeros", update="replace")
+
+
+def _refuse_combined(session: str, inputs: Mapping[str, Port], resolving: Resolving) -> None:
+    combined = [
+        each.name
+        for each in inputs.values()
+        if rank_of(each) == _COMBINED_RANK and each.shape and each.shape[0] == _COMBINED
+    ]
+    if combined:
+        what = f"the decoder keeps keys and values in one tensor ({listed(combined, 2)}), which is not compiled yet"
+        help = "export it with separate keys and values"
+        resolving.report("unsupported-package-class", (*SESSIONS, session), what, help)
+
+
+def _templates(
+    form: PipelineForm, inputs: Mapping[str, Port], outputs: Mapping[str, Port], resolving: Resolving
+) -> dict[str, str]:
+    """Version 1's keys and printf templates: stated ones, version 1's own beside them, else what names tell.
+
+    By the format's word `auto` takes inputs `*.{layer}.key` and `*.{layer}.value` for caches.
+    """
+    cache, names = form.state.kv_cache, form.text.base.decoder
+    if any(getattr(cache, pattern) is not None for pattern, _ in _PATTERNS.values()):
+        return {key: _stated(cache, pattern, default, resolving) for key, (pattern, default) in _PATTERNS.items()}
+    if names.inputs.stated & {"past_key_names", "past_value_names"}:
+        return {}
+    stems = [
+        {match["stem"] for name in ports if (match := _NUMBERED.fullmatch(name)) is not None}
+        for ports in (inputs, outputs)
+    ]
+    if any(len(each) != 1 for each in stems):
+        return {}
+    (past,), (present,) = stems
+    if "%" in past + present:
+        return {}
+    found = {"past_key_names": f"{past}%d.key", "past_value_names": f"{past}%d.value"}
+    return found | {"present_key_names": f"{present}%d.key", "present_value_names": f"{present}%d.value"}
+
+
+def _stated(cache: KvCache, pattern: str, default: str, resolving: Resolving) -> str:
+    """A pattern as a printf template; its slot is written in one of several ways."""
+    text = getattr(cache, pattern) or default
+    if len(_SLOT.findall(text)) != 1:
+        what = f"the pattern {text!r} has {len(_SLOT.findall(text))} slots for the layer's number"
+        resolving.report("bad-value", (*_CACHE, pattern), what, f"write one {{layer}}, as in {default}")
+    return _SLOT.sub("%d", text, count=1)
+
+
+def _with_templates(base: GenaiConfig, templates: Mapping[str, str]) -> GenaiConfig:
+    decoder = base.decoder
+    inputs = {key: template for key, template in templates.items() if key in decoder.inputs.names}
+    outputs = {key: template for key, template in templates.items() if key in decoder.outputs.names}
+    return replace(
+        base,
+        decoder=replace(
+            decoder,
+            inputs=PortNames({**decoder.inputs.names, **inputs}, decoder.inputs.stated),
+            outputs=PortNames({**decoder.outputs.names, **outputs}, decoder.outputs.stated),
+        ),
+    )
+
+
+def _positions(form: PipelineForm, signature: Signature, default: str, resolving: Resolving) -> str | None:
+    """The port for positions; what the file says of them is held against it."""
+    stated, path = form.state.position_ids, (*STATE, "position_ids")
+    inputs = {each.name: each for each in signature.inputs}
+    if stated.input_name is not None and stated.input_name not in inputs:
+        what = f"the decoder has no input {stated.input_name!r} for positions; the graph is taken"
+        resolving.report("config-contradicts-graph", (*path, "input_name"), what, "correct the name", True)
+    name = next((each for each in (stated.input_name, default) if each in inputs), None)
+    rank = rank_of(inputs[name]) if name is not None else None
+    if (wanted := {"default": 2, "mrope_3d": 3}.get(stated.strategy)) is not None and rank != wanted:
+        found = f"{name!r} has {rank} axes" if name is not None else "the decoder takes no positions"
+        what = f"strategy is {stated.strategy} here, but {found}; the graph is taken"
+        resolving.report("config-contradicts-graph", (*path, "strategy"), what, "write auto", True)
+    return name
+
+
+def _contradictions(
+    form: PipelineForm,
+    signature: Signature,
+    caches: list[LayerPorts],
+    fixed: tuple[LayerPorts, ...],
+    resolving: Resolving,
+) -> None:
+    """What the file says of state that the graph does not have."""
+    cache = form.state.kv_cache
+    ops = {op.past_key: op for op in signature.cache_ops}
+    if cache.format == "separate" and not caches and not ops:
+        what = "format is separate here, but no inputs of the decoder are such caches; the graph is taken"
+        resolving.report("config-contradicts-graph", (*_CACHE, "format"), what, "correct the patterns", True)
+    if form.state.type == "recurrent" and not fixed:
+        what = "type is recurrent here, but the decoder has no state that each step replaces; the graph is taken"
+        resolving.report("config-contradicts-graph", (*STATE, "type"), what, "leave it out", True)
+    window = cache.sliding_window
+    if window is None:
+        return
+    layers = [each for each in caches if not window.layers or each.layer in window.layers]
+    short = [each for each in layers if each.past.name in ops and ops[each.past.name].local_window]
+    seen = {ops[each.past.name].local_window for each in short}
+    keys = [each for each in layers if each.past.name in ops]
+    if len(short) != len(keys) or not keys or seen != {window.window_size}:
+        what = f"caches that hold {window.window_size} positions are not compiled yet, and the graph's attention has "
+        what += "no such window of its own"
+        help = "leave it out, or export with the window inside the attention operator"
+        resolving.report("unsupported-package-class", (*_CACHE, "sliding_window"), what, help)
+
+
+def retold(problem: Problem, session: str, path: str) -> Problem:
+    """A problem of the decoder's ports in the words of version 2. path: of the session, as text."""
+    if not problem.path.startswith(path):
+        return problem
+    key = problem.path.removeprefix(path).removeprefix(".").partition("[")[0].partition(".")[0]
+    stated = _VERSION_1.get(key, "")
+    what, help = problem.what, problem.help
+    if stated:
+        what, help = (text.replace(f"{path}.{key}", stated).replace(key, stated) for text in (what, help))
+    if problem.code == "unclaimed-input":
+        help = "join it in pipeline.dataflow, name caches in pipeline.state.kv_cache, or export without it"
+    return replace(problem, path=path, what=f"{session}: {what}", help=help)
+
+
+_VERSION_1: Mapping[str, str] = {
+    "token_input": "model.decoder.inputs.input_ids",
+    "attention_mask_input": "model.decoder.inputs.attention_mask",
+    "position_ids_input": "pipeline.state.position_ids.input_name",
+    "logits_output": "model.decoder.outputs.logits",
+}
+"""Where a port can be named: version 2 has no word for most, the blocks of version 1 beside it have."""

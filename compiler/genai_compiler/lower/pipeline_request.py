@@ -1,0 +1,89 @@
+"""`tokens` and `generation` of a version 2 file as version 1 has them, over the blocks of version 1 beside them.
+
+Version 2 wins where both speak and differ, with a warning.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from genai_compiler.problem import Place, Problem
+from genai_compiler.read.genai_config import GenaiConfig
+from genai_compiler.read.pipeline_form import Resolving
+from genai_compiler.read.pipeline_text import PipelineText
+from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.text_facts import TextFacts, read_text_facts
+
+_LENGTHS = ("max_length", "min_length", "num_beams")
+
+
+def merged_config(resolving: Resolving) -> GenaiConfig:
+    """The blocks of version 1 with this file's tokens and generation in them; reports where they differ."""
+    text = resolving.text
+    base, tokens = text.base, text.document.tokens
+    eos = tuple(dict.fromkeys(tokens.eos))
+    for key, old_key, own, old in (
+        ("eos", "eos_token_id", eos, base.eos),
+        ("pad", "pad_token_id", tokens.pad, base.pad),
+        ("bos", "bos_token_id", tokens.bos, base.bos),
+    ):
+        if own not in (None, ()) and old not in (None, (), own):
+            _differ(("tokens", key), own, f"model.{old_key}", old, resolving)
+    search = dict(base.search)
+    for key, path, value in _generation(text):
+        if key in search and search[key] != value:
+            _differ(path, value, f"search.{key}", search[key], resolving)
+        search[key] = value
+    sampling = text.document.generation.sampling
+    if sampling.temperature not in (None, 0) and sampling.do_sample is None and "do_sample" not in base.search:
+        what = f"temperature is {sampling.temperature}, but do_sample is not set: tokens are chosen greedily"
+        path = ("generation", "sampling", "temperature")
+        resolving.report("config-read-as", path, what, 'write "do_sample": true to sample', True)
+    return replace(
+        base,
+        eos=eos or base.eos,
+        pad=tokens.pad if tokens.pad is not None else base.pad,
+        bos=tokens.bos if tokens.bos is not None else base.bos,
+        search=search,
+        eos_path=base.eos_path if base.eos and not eos else ("tokens", "eos"),
+        pad_path=base.pad_path if base.pad is not None and tokens.pad is None else ("tokens", "pad"),
+    )
+
+
+def _differ(path: DocPath, own: object, where: str, old: object, resolving: Resolving) -> None:
+    what = f"{path[-1]} is {_spell(own)} here, but {where} says {_spell(old)}; version 2 is taken"
+    resolving.report("config-read-as", path, what, "say it once", True)
+
+
+def _spell(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _generation(text: PipelineText) -> Iterator[tuple[str, DocPath, Any]]:
+    """(version 1's key, path here, value) of what the file states."""
+    generation = text.document.generation
+    for key in _LENGTHS:
+        if (value := getattr(generation, key)) is not None:
+            yield key, ("generation", key), value
+    for key, value in generation.sampling.model_dump(exclude_none=True).items():
+        yield key, ("generation", "sampling", key), value
+
+
+def place_of_search(text: PipelineText) -> Mapping[str, tuple[Place, str]]:
+    """Where version 2 states a key of `search`."""
+    return {key: (text.places.find(path), format_path(path)) for key, path, _ in _generation(text)}
+
+
+def context_length(config: GenaiConfig) -> tuple[int | None, DocPath]:
+    """(positions that prompt and output may have, where that is said): version 2 has no word but `max_length`."""
+    if config.context_length is not None:
+        return config.context_length, ("model", "context_length")
+    length = int(config.search.get("max_length", 0))
+    return (length if length > 0 else None), ("generation", "max_length")
+
+
+def text_facts(text: PipelineText, config: GenaiConfig, width: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:
+    """What the text files say, with this file's tokens before them."""
+    facts, problems = read_text_facts(text.root, config, width)
+    start = text.document.tokens.decoder_start
+    return (facts if start is None else replace(facts, decoder_start=start)), problems

@@ -1,0 +1,184 @@
+"""What the text of a version 2 pipeline may say: fixed vocabularies, bounds, an order; and what is not compiled yet.
+
+The messages of the format's own error contract are given word for word.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from genai_compiler.read.pipeline_config import Processor
+from genai_compiler.read.pipeline_form import DATAFLOW, FLOW, PIPELINE, SESSIONS, PipelineForm, Resolving
+from genai_compiler.read.pipeline_text import VERSION
+from genai_compiler.read.places import DocPath
+from genai_compiler.read.suggest import closest
+
+MAX_STAGES = 10
+STATE: DocPath = (*PIPELINE, "state")
+STRATEGIES = ("auto", "default", "mrope_3d", "windowed")
+_FORMATS = ("auto", "default", "separate", "combined", "cross", "windowed")
+_LOOPS = ("batched", "per_image")
+_PROCESSORS = ("ort-extensions",)
+_ENDINGS = ("autoregressive", "single_pass", "denoising")
+_HAND_WRITTEN = "write the package's loop as inference_metadata.yaml with pipeline.workflow"
+
+
+def check_form(form: PipelineForm, resolving: Resolving) -> None:
+    """Hold the text against the format's rules."""
+    _version(form, resolving)
+    _flow(form, resolving)
+    _wires(form, resolving)
+    _state(form, resolving)
+    _media(form, resolving)
+    _not_yet(form, resolving)
+
+
+def _version(form: PipelineForm, resolving: Resolving) -> None:
+    version = form.text.document.version
+    if version != VERSION:
+        what = f"version is {version}, but a file with a pipeline is of version {VERSION}"
+        resolving.report("bad-value", ("version",), what, f'write "version": {VERSION}')
+
+
+def _word(resolving: Resolving, path: DocPath, kind: str, word: str, known: Iterable[str]) -> None:
+    """A word of a fixed vocabulary."""
+    words = tuple(known)
+    if word not in words:
+        near = closest(word, words)
+        what = f'Unknown {kind} "{word}". Valid options: {", ".join(words)}'
+        resolving.report("bad-value", path, what, f"did you mean {near}?" if near else "")
+
+
+def _flow(form: PipelineForm, resolving: Resolving) -> None:
+    if len(form.flow) > MAX_STAGES:
+        what = f"Pipeline exceeds the maximum of {MAX_STAGES} stages (got {len(form.flow)})."
+        resolving.report("bad-value", FLOW, what, "join graphs, or " + _HAND_WRITTEN)
+    seen: dict[tuple[str, str], int] = {}
+    for step in form.flow:
+        if step.entry.loop not in (None, ""):
+            _word(resolving, (*step.path, "loop"), "loop", str(step.entry.loop), _LOOPS)
+        if (step.session, step.phase) in seen:
+            what = f'Flow runs session "{step.session}" twice in one phase'
+            resolving.report("bad-value", (*step.path, "run"), what, "keep one of the two steps")
+        seen[step.session, step.phase] = 1
+    if form.text.document.pipeline.flow == ():
+        resolving.report("missing-key", FLOW, "the flow is empty: nothing would run", "leave it out or add steps")
+    unused = [name for name in form.sessions if name not in form.running] if form.flow else []
+    for name in unused:
+        what = f"no flow step runs the session {name!r}"
+        resolving.report("ignored-key", (*SESSIONS, name), what, "remove it, or add a step to pipeline.flow", True)
+
+
+def _wires(form: PipelineForm, resolving: Resolving) -> None:
+    taken: set[tuple[str, str]] = set()
+    for wire in form.wires:
+        if (wire.target, wire.input) in taken:
+            what = f'Dataflow feeds input "{wire.input}" of session "{wire.target}" twice'
+            resolving.report("wrong-port", wire.end(wire.to_key), what, "keep one wire")
+        taken.add((wire.target, wire.input))
+    if loop := cycle([(each.source, each.target) for each in form.wires]):
+        what = f"Circular dependency detected in dataflow: {' → '.join([*loop, loop[0]])}"
+        resolving.report("cyclic-dataflow", DATAFLOW, what, "a value can't be needed before it is made")
+        return
+    order = {name: at for at, name in enumerate(form.running)}
+    for wire in form.wires:
+        if wire.source in order and wire.target in order and order[wire.source] > order[wire.target]:
+            what = f'Flow runs session "{wire.target}" before "{wire.source}", whose output "{wire.output}" it takes'
+            resolving.report("bad-value", FLOW, what, "list the steps in the order of the wires")
+        if wire.source not in order and wire.target in order and wire.source in form.sessions:
+            what = f'Dataflow takes output "{wire.output}" of session "{wire.source}", which no flow step runs'
+            resolving.report("bad-value", wire.end(wire.from_key), what, "add a step to pipeline.flow")
+
+
+def cycle(edges: list[tuple[str, str]]) -> tuple[str, ...]:
+    """Names that feed each other in a circle, from the first one that an edge names; () when there is none."""
+    after: dict[str, list[str]] = {}
+    for source, target in edges:
+        after.setdefault(source, []).append(target)
+    for start in after:
+        trail, tried = [start], [iter(after[start])]
+        closed: set[str] = set()
+        while tried:
+            step = next(tried[-1], None)
+            if step == start:
+                return tuple(trail)
+            if step is None:
+                tried.pop()
+                closed.add(trail.pop())
+            elif step not in trail and step not in closed:
+                trail.append(step)
+                tried.append(iter(after.get(step, ())))
+    return ()
+
+
+def _state(form: PipelineForm, resolving: Resolving) -> None:
+    state, cache = form.state, form.state.kv_cache
+    _word(resolving, (*STATE, "position_ids", "strategy"), "position_ids strategy", state.position_ids.strategy,
+          STRATEGIES)  # fmt: skip
+    _word(resolving, (*STATE, "kv_cache", "format"), "kv_cache format", cache.format, _FORMATS)
+    if state.type is not None:
+        _word(resolving, (*STATE, "type"), "state type", state.type, ("recurrent",))
+    if (cross := state.cross_cache) is None:
+        return
+    path = (*STATE, "cross_cache")
+    if form.sessions and cross.source not in form.sessions:
+        what = f'Cross cache references session "{cross.source}" but no such session is declared in '
+        near = closest(cross.source or "", form.sessions)
+        help = f"did you mean {near}?" if near else ""
+        resolving.report("unknown-component", (*path, "source"), what + "pipeline.sessions", help)
+    if not cross.frozen:
+        what = "a cross cache that changes from step to step (frozen: false) is not compiled yet"
+        resolving.report("unsupported-package-class", (*path, "frozen"), what, "let the source run once")
+
+
+def _media(form: PipelineForm, resolving: Resolving) -> None:
+    for medium, processor in processors(form):
+        path = (*PIPELINE, "preprocessing", medium)
+        _word(resolving, (*path, "format"), "preprocessing format", processor.format, _PROCESSORS)
+        what = f"the processor of {medium}s is not run here: {medium} goes in as tensors that the caller makes"
+        resolving.report("capability-missing", path, what, "give them to run(inputs)", True)
+
+
+def processors(form: PipelineForm) -> Iterator[tuple[str, Processor]]:
+    """The processors by medium."""
+    media = form.text.document.pipeline.preprocessing
+    for medium, processor in (("image", media.image), ("audio", media.audio)):
+        if processor is not None:
+            yield medium, processor
+
+
+def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
+    pipeline, generation = form.text.document.pipeline, form.text.document.generation
+
+    def refuse(path: DocPath, what: str, help: str = _HAND_WRITTEN) -> None:
+        resolving.report("unsupported-package-class", path, what, help)
+
+    ending = pipeline.generation_loop
+    if ending is not None:
+        _word(resolving, (*PIPELINE, "generation_loop"), "generation_loop", ending, _ENDINGS)
+    if ending in _ENDINGS[1:]:
+        refuse((*PIPELINE, "generation_loop"), f"a generation loop of kind {ending!r} is not compiled yet")
+    for key in ("roles", "strategy", "controller"):
+        if getattr(pipeline, key):
+            refuse((*PIPELINE, key), f"'pipeline.{key}' gives decoding to other sessions, which is not compiled yet")
+    if form.state.kv_cache.format == "combined":
+        refuse((*STATE, "kv_cache", "format"), "keys and values in one tensor (combined) are not compiled yet")
+    if form.state.position_ids.strategy == "windowed" or form.state.kv_cache.format == "windowed":
+        where = (
+            ("position_ids", "strategy") if form.state.position_ids.strategy == "windowed" else ("kv_cache", "format")
+        )
+        refuse((*STATE, *where), "prompts cut into windows (windowed) are not compiled yet")
+    for step in form.flow:
+        if step.phase == "final":
+            refuse((*step.path, "when"), f"the session {step.session!r} runs after the loop, which is not compiled yet")
+        if step.entry.loop == "per_image":
+            help = "export the session so that it takes all items at once, and write batched"
+            refuse((*step.path, "loop"), f"running {step.session!r} once an image is not compiled yet", help)
+        if step.entry.dynamic_shape is not None:
+            refuse((*step.path, "dynamic_shape"), f"cropping each item of {step.session!r} is not compiled yet")
+    if generation.logits:
+        what = "an order of logits operations is not compiled"
+        resolving.report("unsupported-search", ("generation", "logits"), what, "state generation.sampling")
+    if generation.stop is not None:
+        what = "'stop' has no defined form and no effect"
+        resolving.report("ignored-key", ("generation", "stop"), what, "give stop strings with the request", True)
+    if form.text.document.tokens.sep is not None:
+        resolving.report("ignored-key", ("tokens", "sep"), "'sep' has no effect", "remove it", True)

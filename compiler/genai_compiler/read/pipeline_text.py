@@ -1,0 +1,109 @@
+"""The text of a version 2 `genai_config.json` -> typed data with places, and the blocks of version 1 beside it.
+
+The text is read as version 1's is (bytes outside UTF-8, repeated keys and nulls forgiven). A number without fraction is
+an integer, as the reference reads numbers.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.config_json import ConfigText, Json, parse_config
+from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, genai_config_of
+from genai_compiler.read.pipeline_config import PipelineDocument
+from genai_compiler.read.places import DocPath, Places, Spot
+from genai_compiler.read.validate import parse_part
+
+VERSION = 2
+_OF_VERSION_1 = ("model", "search", "engine", "speculative", "runtime_profiles")
+_RULE = re.compile(r" \(V\d{3}\)$")
+
+
+@dataclass(frozen=True)
+class PipelineText:
+    """The document, where its values stand, and what the blocks of version 1 beside it say (nothing without them).
+
+    problems: of the text itself.
+    """
+
+    root: Path
+    text: ConfigText
+    document: PipelineDocument
+    places: Places
+    base: GenaiConfig
+    problems: tuple[Problem, ...]
+
+
+def speaks_pipeline(root: Path) -> bool:
+    """Whether the package's configuration is of version 2: it holds `pipeline`, or says so and holds no `model`.
+
+    A version beside a plain `model` block says nothing: exporters write it there, and no runtime reads it.
+    """
+    try:
+        members = _read(root).root
+    except CompileError:
+        return False  # whoever reads it as version 1 says why
+    if not isinstance(members, dict):
+        return False
+    version = members.get("version")
+    stated = isinstance(version, int | float) and not isinstance(version, bool) and version >= VERSION
+    return members.get("pipeline") is not None or (stated and members.get("model") is None)
+
+
+def read_pipeline(root: Path) -> PipelineText:
+    """The configuration of the package at `root`. Raises CompileError with every fault of the fields."""
+    text = _read(root)
+    places = Places(CONFIG_NAME, _spot(text, text.root, ()))
+    base, of_base = _base(text)
+    try:
+        document = parse_part(PipelineDocument, _plain(text.root), places)
+    except CompileError as faults:
+        raise CompileError([*text.problems, *of_base, *map(_without_rule, faults.problems)]) from faults
+    return PipelineText(root, text, document, places, base, (*text.problems, *of_base))
+
+
+def _read(root: Path) -> ConfigText:
+    try:
+        file = find_artifact(root, CONFIG_NAME).file
+    except ArtifactFault as fault:
+        raise CompileError([fault.problem(Place(CONFIG_NAME), "")]) from fault
+    return parse_config(file.read_bytes(), CONFIG_NAME)
+
+
+def _base(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]:
+    """The blocks of version 1, read as such."""
+    members = text.root if isinstance(text.root, dict) else {}
+    kept = {key: members[key] for key in _OF_VERSION_1 if members.get(key) is not None}
+    return genai_config_of(replace(text, root={"model": {}, **kept}, problems=()))
+
+
+def _without_rule(problem: Problem) -> Problem:
+    """A fault without the rule of the metadata standard: this is another format."""
+    return replace(problem, what=_RULE.sub("", problem.what))
+
+
+def _plain(value: Json) -> Json:
+    """Values as the typed document wants them: null members are absent, 4.0 is 4."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**31 else value
+
+
+def _spot(text: ConfigText, value: Json, path: DocPath) -> Spot:
+    line, column = text.spots.get(path, (0, 0))
+    if isinstance(value, dict):
+        return Spot(line, column, entries=dict(_entries(text, value, path)))
+    if isinstance(value, list):
+        return Spot(line, column, items=[_spot(text, each, (*path, at)) for at, each in enumerate(value)])
+    return Spot(line, column)
+
+
+def _entries(text: ConfigText, value: dict[str, Json], path: DocPath) -> Iterator[tuple[str, tuple[int, int, Spot]]]:
+    for key, each in value.items():
+        spot = _spot(text, each, (*path, key))
+        yield key, (spot.line, spot.column, spot)
