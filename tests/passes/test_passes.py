@@ -43,7 +43,8 @@ def test_each_pass_is_named_as_its_file_and_says_before_and_after() -> None:
 
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.__name__)
 def test_a_pass_is_a_function_of_its_input(each: Any) -> None:
-    graph: Any = SimpleNamespace(signature=SimpleNamespace(cache_ops=(), outputs=[Port("logits", "float32", None)]))
+    signature = SimpleNamespace(cache_ops=(), outputs=[Port("logits", "float32", None)])
+    graph: Any = SimpleNamespace(signature=signature, absent=False)
     for before in (plan(invoke("f", "a", "c d"), emit("c")), decoder_plan()):
         text = repr(before)
         profile = Profile({"decoder": graph}, {})
@@ -204,7 +205,7 @@ def placed(
     nodes = [helper.make_node("Identity", [name], [f"{name}.copy"]) for name in also]
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
     model = SimpleNamespace(graph=helper.make_graph(nodes, "g", [], ports))
-    graph: Any = SimpleNamespace(signature=SimpleNamespace(cache_ops=ops), model=model)
+    graph: Any = SimpleNamespace(signature=SimpleNamespace(cache_ops=ops), model=model, absent=False)
     declared: Any = {each.name: SimpleNamespace(aliasing=aliasing) for each in groups}
     return place_state(replace(decoder_plan(), groups=groups), Profile({"decoder": graph}, declared))
 

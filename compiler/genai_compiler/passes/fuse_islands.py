@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.passes.prove_extents import prove_extents, proved_extents
+from genai_compiler.passes.prove_extents import proved
 from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Branch, CapacityCheck, Component, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
@@ -30,9 +30,9 @@ LIGHT = 64 << 10
 def fuse_islands(plan: Plan, profile: Profile) -> Plan:
     """The plan with every island of two members or more linked."""
     fixed = replace(plan, components=tuple(replace(each, overridable=False) for each in plan.components))
-    proved = (op for op in walk(prove_extents(fixed, profile).body) if isinstance(op, Invoke))
-    whole = {defines(op): op for op in proved}
-    grouping = _Grouping(plan, profile, proved_extents(fixed, profile), whole)
+    body, extents = proved(fixed, profile)
+    whole = {defines(op): op for op in walk(body) if isinstance(op, Invoke)}
+    grouping = _Grouping(plan, profile, extents, whole)
     body = tuple(grouping.region(plan.body))
     if not grouping.islands:
         return plan
