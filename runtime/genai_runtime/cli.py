@@ -13,23 +13,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genai_runtime.command_line import FLOATS, WHOLE, parse
 from genai_runtime.problem import GenaiError, LoadError, RequestError
-from genai_runtime.versions import ShowVersion
 
 if TYPE_CHECKING:
     from genai_runtime.generation import Generation
     from genai_runtime.model import Model
 
 EXIT_DONE, EXIT_FAULT, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 3
-FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. Heavy modules are imported inside, where an interrupt has an answer."""
     _open_closed_streams()
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = parse(__doc__ or "", argv)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
@@ -68,74 +66,6 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "genai-run",
-        description="Run a compiled package. Without --prompt, --chat or --tokens, standard input is the prompt; "
-        "in a terminal, a conversation begins.",
-        epilog=__doc__,
-    )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
-    parser.add_argument("--version", action=ShowVersion, help="print the version and leave")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--prompt", help="continue this text")
-    what.add_argument(
-        "--chat", metavar="TEXT", nargs="?", const="", help="answer this message; without TEXT, a conversation"
-    )
-    what.add_argument("--tokens", metavar="1,2,3", help="continue these token ids; prints ids")
-    what.add_argument("--speech", metavar="TEXT", help="say this text; --save says where to")
-    what.add_argument("--describe", action="store_true", help="print inputs, outputs, state and providers as JSON")
-    parser.add_argument(
-        "--image", action="append", type=Path, default=[], metavar="FILE", help="show this picture; may be repeated"
-    )
-    parser.add_argument("--system", help="system message of a chat")
-    parser.add_argument("--instructions", default="", metavar="TEXT", help="how to say it, in words")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the sound of --speech to this file")
-    parser.add_argument("-n", "--max-new-tokens", type=int)
-    for name in FLOATS:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float)
-    for name in WHOLE:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
-    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
-    parser.add_argument(
-        "--adapter", action="append", default=[], metavar="NAME[=SCALE]", help="use this LoRA adapter; may be repeated"
-    )
-    parser.add_argument("--ignore-eos", action="store_true", help="do not stop at end tokens")
-    parser.add_argument("--keep-special", action="store_true", help="show special tokens in the text")
-    parser.add_argument(
-        "--speculate", action=argparse.BooleanOptionalAction, help="whether the package's proposer drafts tokens"
-    )
-    parser.add_argument(
-        "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
-    )
-    parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
-    parser.add_argument("--verify", action="store_true", help="check large files by content too")
-    _add_task_options(parser)
-    parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
-    parser.add_argument("--json", action="store_true", help="print one JSON line instead of text")
-    parser.add_argument(
-        "--profile",
-        nargs="?",
-        const="",
-        metavar="TRACE.json",
-        help="print to stderr where the time went; with a file, write a trace for Perfetto or chrome://tracing too",
-    )
-    return parser
-
-
-def _add_task_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a task."""
-    parser.add_argument("--task", metavar="NAME", help="run once and print what the package's profile NAME makes of it")
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an input of --task: numbers as JSON, or a .npy file; may be repeated",
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE.npy", help="write the array that --task gives to a file")
 
 
 def _timed(model: "Model", arguments: argparse.Namespace) -> int:

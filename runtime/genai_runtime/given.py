@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from genai_runtime.adapters.image.files import join_files
+from genai_runtime.adapters.files import join_files
 from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 

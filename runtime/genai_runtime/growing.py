@@ -30,24 +30,26 @@ class GrowingDecoding(Decoding):
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
             self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)
+        self._ids = view(self.tokens)
         if self.front is None:
-            self._feeds[spec.tokens] = view(self.tokens)
+            self._feeds[spec.tokens] = self._ids
         if spec.positions is not None:
             self._feeds[spec.positions[0]] = view(self._positions)
         self._only = self.only_position()
-        self._feeds.update((port, view(array)) for port, array in self._only.items())
+        self._counted = self.counts_of(self.lengths, self.lengths + 1)
+        self._feeds.update((port, view(array)) for port, array in (self._only | self._counted).items())
         self.feed_rest()
 
     def advance(self) -> None:
         if self.spec.mask is not None:
             self._feed_mask(self.spec.mask)
         self.filled += 1
-        self._counted = self.counts_of(self.lengths, self.lengths + 1)
-        self._feeds.update((port, view(array)) for port, array in self._counted.items())
         if self.front is not None:
-            self._feeds.update(self.embedded(view(self.tokens), self.later))
+            self._feeds.update(self.embedded(self._ids, self.later))
         self.lengths = self.lengths + 1
         self._take()
+        for numbers in self._counted.values():
+            numbers += 1
         # a row that is full has ended: its position only has to stay one that exists while others go on
         np.minimum(self._positions + 1, self.room.most - 1, out=self._positions)
 

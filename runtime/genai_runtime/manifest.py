@@ -78,6 +78,7 @@ _SHAPE: dict[str, Any] = {
 _GRAPH = {"in": str, "file": str, "weights": str}
 _PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 _TABLE = {"in": str, "file": str, "offset": int, "dtype": str, "dims": [int], "sha256": str}
+_BY_COMPONENT = {"graphs": _GRAPH, "placement": _PLACED, "tables": _TABLE}
 _SPECULATION = {"width": int, "by_itself": bool, "driven": bool, "reason": str}
 
 
@@ -119,14 +120,9 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
         made_for = f"format {data.get('format')}, ABI {data.get('abi')}"
         what = f"'{folder}' was compiled for {made_for}; this runtime has {FORMAT}, {abi}"
         raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
-    graphs = data["graphs"].values() if isinstance(data.get("graphs"), dict) else ()
-    placed = data["placement"].values() if isinstance(data.get("placement"), dict) else ()
-    faults = [*_shape_faults(data, _SHAPE, ""), *_shape_faults(list(graphs), [_GRAPH], "graphs")]
+    faults = [*_shape_faults(data, _SHAPE, ""), *_entry_faults(data)]
     media = [each["media"] for each in data["outputs"] if each["media"]] if not faults else []
     faults += _shape_faults(media, [_MEDIA], "outputs.media")
-    faults += _shape_faults(list(placed), [_PLACED], "placement")
-    faults += _drafting_faults(data)
-    faults = faults or [f"graphs: in '{each['in']}'" for each in graphs if each["in"] not in ("package", "compiled")]
     faults = faults or list(_value_faults(data)) or list(_adapter_faults(data["adapters"]))
     if faults:
         what = f"manifest.json of '{folder}' is damaged: {', '.join(faults[:5])}"
@@ -157,13 +153,13 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
         raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
 
 
-def _drafting_faults(data: Mapping[str, Any]) -> Iterator[str]:
-    """Faults of the entries that a proposer's drafts need."""
-    tables, speculation = data.get("tables"), data.get("speculation")
-    if isinstance(tables, dict):
-        yield from (fault for each in tables.values() for fault in _shape_faults(each, _TABLE, "tables"))
-    if isinstance(speculation, dict):
-        yield from _shape_faults(speculation, _SPECULATION, "speculation")
+def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    """Faults of what stands under a component's name, and of `speculation`, where there is one."""
+    for key, entry in _BY_COMPONENT.items():
+        if isinstance(data.get(key), dict):
+            yield from _shape_faults(list(data[key].values()), [entry], key)
+    if isinstance(data.get("speculation"), dict):
+        yield from _shape_faults(data["speculation"], _SPECULATION, "speculation")
 
 
 def _check_made(file: Path, entry: Mapping[str, Any]) -> None:
@@ -208,9 +204,11 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     named = [("package.path", data["package"]["path"]), *((f"text.{key}", name) for key, name in data["text"].items())]
     named += [(f"graphs.{key}.{field}", each[field]) for key, each in data["graphs"].items() for field in _GRAPH]
     named += [(f"files[{at}].path", each["path"]) for at, each in enumerate(data["files"])]
+    homes = ("package", "compiled")
+    yield from (f"graphs: in '{each['in']}'" for each in data["graphs"].values() if each["in"] not in homes)
     yield from (f"{place} is no file name" for place, name in named if isinstance(name, str) and not _is_name(name))
     for key, each in data["tables"].items():
-        if each["in"] not in ("package", "compiled") or not _is_name(each["file"]) or each["dtype"] not in NUMPY:
+        if each["in"] not in homes or not _is_name(each["file"]) or each["dtype"] not in NUMPY:
             yield f"tables.{key} is no table"
         elif each["offset"] < 0 or len(each["dims"]) != 2 or min(each["dims"]) < 0:
             yield f"tables.{key} has no place"

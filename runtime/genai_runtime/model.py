@@ -17,11 +17,7 @@ from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
 from genai_runtime.kept import KeptSessions
 from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
-from genai_runtime.options import (
-    refuse_overrides,
-    resolve_limits,
-    resolve_sampling,
-)
+from genai_runtime.options import refuse_overrides, resolve_limits, resolve_sampling
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import Profile, profiles_of
 from genai_runtime.publish import Result
@@ -91,7 +87,6 @@ class Model(Speaking):
         turn = self._turn(session)
         seen, prompts = turn.continued(self._prompts(prompt, batch, add_special_tokens))
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
-        limits = resolve_limits(max_new_tokens, prompts, self._generation)
         asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
         further = Further(image_tensor(self._manifest.data, images), asked)
         decoded = self._generation["prompt_decoded"]

@@ -187,7 +187,7 @@ def refuse_overrides(given: Mapping[str, Any], generation: Mapping[str, Any]) ->
     Raises RequestError `option-not-allowed`, `option-out-of-bounds`.
     """
     listed = _listed(generation)
-    if not generation.get("contract", listed or generation["defaults"]):
+    if not generation["contract"]:
         return
     for name, value in given.items():
         rows = cast(Sequence[Any], value) if isinstance(value, list | tuple) else [value]

@@ -52,6 +52,12 @@ class Audience:
     cancelled: bool = False
     ends: list[tuple[set[int], int]] = field(default_factory=list[tuple[set[int], int]])
 
+    def may_end(self, rows: set[int], count: int) -> None:
+        """A request of so many rows begins, which `cancel` ends by way of `rows`."""
+        self.ends.append((rows, count))
+        if self.cancelled:  # meanwhile, by another thread
+            rows.update(range(count))
+
     def cancel(self) -> None:
         """Ask the invocation to end behind the step that it is in; from any thread."""
         self.cancelled = True

@@ -156,14 +156,16 @@ class Runner:
         origin: str,
         replacements: Mapping[str, Ports],
         lazy: bool = False,
+        stands_in: bool = False,
     ) -> None:
+        """stands_in: a request has put it in the place of another component."""
         if not lazy:
             self._run = binding.run_with_values(sessions.session(component), origin)
         self._inputs, self._outputs = ports[0], list(ports[1])
         self._origin, self._place = origin, f"{origin} (component '{component}')"
         self._sessions, self._component, self._replacements = sessions, component, replacements
         self._made: dict[str, Runner] = {}
-        self._stands_in = False
+        self._stands_in = stands_in
 
     def __getattr__(self, name: str) -> Any:
         """Of a lazy runner: its session's run call, from the first use on."""
@@ -210,6 +212,4 @@ class Runner:
             what = f"the step binds {uncovered} of '{self._component}', which its contract does not name"
             raise RequestError("bad-override", what)
         mapped = tuple(ports[each] for each in self._inputs), tuple(ports[each] for each in self._outputs)
-        made = Runner(self._sessions, other, mapped, self._origin, {})
-        made._stands_in = True
-        return made
+        return Runner(self._sessions, other, mapped, self._origin, {}, stands_in=True)

@@ -29,8 +29,8 @@ def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | No
         array = np.array(ids, dtype=NUMPY[prompt["dtype"]])
         inputs[prompt["name"]] = array if prompt["rank"] == 1 else array.reshape(1, -1)
     made = model.run(inputs).profile(arguments.task)
-    if arguments.output is not None:
-        _write(arguments.output, made)
+    if arguments.save is not None:
+        _write(arguments.save, made)
     elif arguments.json:
         kind = model.profiles[arguments.task].kind
         print(json.dumps({"profile": arguments.task, "kind": kind, "value": _plain(made)}))
@@ -64,7 +64,7 @@ def _input(text: str, declared: list[dict[str, Any]]) -> tuple[str, Array]:
 
 def _write(file: Path, made: object) -> None:
     if not isinstance(made, np.ndarray):
-        raise RequestError("bad-value", "this profile gives no array to write", help="leave --output out")
+        raise RequestError("bad-value", "this profile gives no array to write", help="leave --save out")
     with file.open("wb") as out:
         np.save(out, cast(Array, made), allow_pickle=False)
     print(f"{file}: {made.dtype}{list(cast(Array, made).shape)}", file=sys.stderr)

@@ -63,7 +63,7 @@ class Requests:
         def request(rows: list[int]) -> Request:
             chosen, most = [prompts[row] for row in rows], tuple(limits.rows[row] for row in rows)
             ends = shared.stopped if len(groups) == 1 else set[int]()
-            shared.audience.ends.append((ends, len(rows)))
+            shared.audience.may_end(ends, len(rows))
             return Request(
                 tensors=prompt_tensor(self._data, chosen) | further.tensors(rows),
                 roles=length_roles(self._data, max(most)),

@@ -10,7 +10,7 @@ from genai_compiler.emit.programs import program_literal
 from genai_compiler.plan.image_program import image_program
 from genai_compiler.read.places import Places
 from genai_compiler.read.validate import parse_metadata
-from genai_runtime.adapters.image.files import join_files
+from genai_runtime.adapters.files import join_files
 from genai_runtime.adapters.image.preprocess import Preprocess
 from genai_runtime.values import Array, to_array
 from PIL import Image

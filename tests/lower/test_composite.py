@@ -138,6 +138,16 @@ def test_a_default_start_lets_text_in(tmp_path: Path) -> None:
         assert model.generate([3, 1, 7], max_new_tokens=6, stop_on_eos=False).tokens == by_hand(folder, [3, 1, 7], 2, 6)
 
 
+def test_what_the_encoder_reads_takes_no_room_of_the_decoder(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", {"model": {"max_sequence_length": 8}})
+    (folder / "config.json").write_text('{"decoder_start_token_id": 2}')
+    compile_package(folder, out=tmp_path / "out")
+    source = [3, 1, 7, 9, 2, 5, 4, 8, 6, 1, 3]
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        made = model.generate(source, max_new_tokens=6, stop_on_eos=False)
+        assert made.tokens == by_hand(folder, source, 2, 6)
+
+
 def test_an_output_of_another_name_is_taken_where_only_one_fits(tmp_path: Path) -> None:
     folder = package(tmp_path / "p", read=reader("last"))
     told = [each for each in compile_package(folder, out=tmp_path / "out").problems if "last" in each.what]

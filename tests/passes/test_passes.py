@@ -43,9 +43,8 @@ def test_each_pass_is_named_as_its_file_and_says_before_and_after() -> None:
 
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.__name__)
 def test_a_pass_is_a_function_of_its_input(each: Any) -> None:
-    graph: Any = SimpleNamespace(
-        signature=SimpleNamespace(cache_ops=(), outputs=[Port("logits", "float32", None)]), absent=False
-    )
+    signature = SimpleNamespace(cache_ops=(), outputs=[Port("logits", "float32", None)])
+    graph: Any = SimpleNamespace(signature=signature, absent=False)
     for before in (plan(invoke("f", "a", "c d"), emit("c")), decoder_plan()):
         text = repr(before)
         profile = Profile({"decoder": graph}, {})

@@ -272,3 +272,27 @@ def test_help_needs_nothing(folder: str) -> None:
     script = "sys.modules['onnxruntime'] = None"
     ended = subprocess.run(command("--help", script=script), capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--describe", "--temperature", "0"], "--temperature"),
+        (["--speech", "hello", "--stop", "x"], "--stop"),
+        (["--speech", "hello", "--json"], "--json"),
+        (["--task", "t", "-n", "3"], "--max-new-tokens"),
+        (["--prompt", "hello", "--save", "x.wav"], "--save"),
+        (["--prompt", "hello", "--system", "be brief"], "--system"),
+        (["--tokens", "1", "--input", "a=1"], "--input"),
+        (["--chat", "hello", "--instructions", "softly"], "--instructions"),
+        (["--chat", "hello", "--task", "t"], "--task"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    given: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the folder is looked at: there is none."""
+    with pytest.raises(SystemExit) as left:
+        main([str(tmp_path / "none"), *given])
+    assert left.value.code == 2
+    assert f"error: {said} " in capsys.readouterr().err

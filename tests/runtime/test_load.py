@@ -137,7 +137,7 @@ def test_a_changed_or_missing_executor_is_not_run(pair: Path) -> None:
         ("", "abi-mismatch"),
         ("def def", "damaged-folder"),
         ("import a_module_that_nobody_has", "damaged-folder"),
-        ("ABI_VERSION = 1\n", "damaged-folder"),
+        (f"ABI_VERSION = {genai_runtime.ABI_VERSION}\n", "damaged-folder"),
     ],
 )
 def test_an_executor_that_is_none(pair: Path, text: str, code: str) -> None:

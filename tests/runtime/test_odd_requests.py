@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from genai_runtime import ExecutionError, LoadError, Model, RequestError, binding
 from genai_runtime.publish import Output, Publisher
+from genai_runtime.request import Audience
 from genai_runtime.values import to_value
 
 from tests.conftest import FIXTURES
@@ -332,3 +333,11 @@ def test_chunks_on_two_axes_are_put_together_in_order() -> None:
     for value, axis in (([[1]], 0), ([[2]], 0), ([[3], [4]], 1)):
         made.emit("out", "append", to_value(np.array(value, dtype=np.int64)), axis, 0, "steps[0]")
     assert made.finish()["out"].tolist() == [[1, 3], [2, 4]]
+
+
+def test_a_request_that_begins_after_its_end_was_asked_for_ends_at_once() -> None:
+    """Between a look at `cancelled` and the making of a request another thread may cancel."""
+    audience, rows = Audience(), set[int]()
+    audience.cancel()
+    audience.may_end(rows, 3)
+    assert rows == {0, 1, 2}

@@ -273,7 +273,7 @@ def test_defaults_alone_are_a_contract_that_lists_nothing(tmp_path: Path) -> Non
 
 
 def test_without_a_contract_nothing_is_restricted(tmp_path: Path) -> None:
-    refuse_overrides({"temperature": 99.0, "do_sample": True}, {"defaults": {}, "overrides": {}})
+    refuse_overrides({"temperature": 99.0, "do_sample": True}, {"contract": False, "defaults": {}, "overrides": {}})
     assert generated(echo(tmp_path / "p"), temperature=99.0) == (99.0, 0, 1.0, 0.0)
 
 

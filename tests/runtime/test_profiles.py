@@ -349,8 +349,7 @@ def test_the_command_shows_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[
     np.save(tmp_path / "h.npy", np.ones((1, 2, 4), np.float32))
     out = tmp_path / "o.npy"
     assert (
-        main([folder, "--task", "v", "--input", f"h={tmp_path / 'h.npy'}", "--input", "n=[2]", "--output", str(out)])
-        == 0
+        main([folder, "--task", "v", "--input", f"h={tmp_path / 'h.npy'}", "--input", "n=[2]", "--save", str(out)]) == 0
     )
     assert np.load(out).tolist() == [[1, 1, 1, 1]]
     capsys.readouterr()

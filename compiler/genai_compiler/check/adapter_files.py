@@ -24,7 +24,6 @@ def check_adapter_files(package: Package) -> tuple[Problem, ...]:
         return ()
     for alias, artifact in service.artifacts.items():
         for at, weights in enumerate(artifact.weights):
-            field = "location"
             if not package.complete and not (package.root / weights.location).exists():
                 continue
             try:

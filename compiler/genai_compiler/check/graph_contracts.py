@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from genai_compiler.check.components import check_components
 from genai_compiler.check.contracts_io import DTYPES
 from genai_compiler.check.fault import COMPONENTS, Fault, Faults, Path, Rule, Rules
-from genai_compiler.check.graph_ports import backed_inputs, lora_inputs, ports_of, with_graph_ports
+from genai_compiler.check.graph_ports import lora_inputs, ports_of, with_graph_ports
 from genai_compiler.check.group_ports import check_group_ports
 from genai_compiler.check.groups import check_groups
 from genai_compiler.check.serving import check_serving
@@ -50,12 +50,13 @@ def check_graph_contracts(package: Package) -> Faults:
 def _declared(name: str, ports: Mapping[str, TensorContract], side: str, graph: Graph) -> Faults:
     """Declared ports against the graph's own."""
     found = ports_of(graph, side)
-    backed = backed_inputs(graph) if side == "inputs" else set[str]()
+    if side == "inputs":
+        found = {**found, **{each.name: each for each in graph.signature.defaulted}}
     for port, contract in ports.items():
         path = (*COMPONENTS, name, "ports", side, port)
         if port in found:
             yield from _agrees(name, contract, found[port], graph.artifact, path)
-        elif port not in backed:
+        else:
             what = f"graph {graph.artifact} of component '{name}' has no {side[:-1]} '{port}'"
             yield Fault("V312", path, what, did_you_mean(port, found))
 

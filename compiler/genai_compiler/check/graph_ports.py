@@ -9,12 +9,6 @@ from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.signature import Port
 
 
-def backed_inputs(graph: Graph) -> set[str]:
-    """Graph inputs that an initializer stands in for when nothing is bound."""
-    held = {each.name for each in graph.model.graph.initializer}
-    return {str(each.name) for each in graph.model.graph.input if each.name in held}
-
-
 def lora_inputs(metadata: Metadata, component: str) -> set[str]:
     """Graph inputs of a component that take LoRA factors: the adapter service feeds them."""
     targets = metadata.adapters.target_manifest.targets if metadata.adapters is not None else ()
@@ -32,9 +26,7 @@ def with_graph_ports(package: Package) -> Workflow:
         optional = lora_inputs(package.metadata, name)
         inputs = {each.name: _contract(each, each.name in optional) for each in graph.signature.inputs}
         inputs |= {
-            each: TensorContract(dtype=UNDEFINED, rank=0, optional=True)
-            for each in backed_inputs(graph)
-            if each not in inputs
+            each.name: TensorContract(dtype=UNDEFINED, rank=0, optional=True) for each in graph.signature.defaulted
         }
         outputs = {each.name: _contract(each, True) for each in graph.signature.outputs}
         ports = component.ports.model_copy(update={"inputs": inputs, "outputs": outputs})

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from genai_compiler.plan.edits import SelectLast
+from genai_compiler.plan.edits import SelectLast, free_name
 from genai_compiler.read.artifacts import find_artifact
+from genai_compiler.read.nodes import value_names
 from genai_compiler.read.onnx_wire import with_references
 from genai_compiler.read.package import Graph
 
@@ -40,15 +41,9 @@ def _referencing(file: Path, artifact: str) -> bytes:
 def _select_last(model: ModelProto, edit: SelectLast) -> None:
     """Put a GatherND of one position a row before the projection."""
     graph = model.graph
-    taken = {name for node in graph.node for name in node.output} | {each.name for each in graph.initializer}
-    selected = _free(f"{edit.hidden}_selected", taken | {edit.port})
-    gather = helper.make_node(
-        "GatherND",
-        [edit.hidden, edit.port],
-        [selected],
-        name=_free("select_last_position", _names(model)),
-        batch_dims=1,
-    )
+    selected = free_name(f"{edit.hidden}_selected", {*value_names(graph), edit.port})
+    name = free_name("select_last_position", {node.name for node in graph.node})
+    gather = helper.make_node("GatherND", [edit.hidden, edit.port], [selected], name=name, batch_dims=1)
     nodes, thinned = list[NodeProto](), set(edit.thinned)
     for node in graph.node:
         if thinned.intersection(node.output) and edit.hidden in node.input:
@@ -70,13 +65,3 @@ def _rows(model: ModelProto, edit: SelectLast) -> str | int | None:
     shape = next(each for each in model.graph.output if each.name == edit.thinned[-1]).type.tensor_type.shape
     dim = shape.dim[0]
     return dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else None)
-
-
-def _names(model: ModelProto) -> set[str]:
-    return {node.name for node in model.graph.node}
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

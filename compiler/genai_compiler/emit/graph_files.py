@@ -35,21 +35,23 @@ class GraphFile:
 
 
 def graph_files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
-    """The graph file of every component that has a graph, by name."""
+    """The graph file of every component that has a graph, by name. No two that are made here have one name."""
     edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, SelectLast)}
     found, taken = dict[str, GraphFile](), set[str]()
     for each in plan.components:
         if isinstance(each.edit, Linked):
-            found[each.name] = GraphFile(f"{FOLDER}/{each.name}.onnx", ".", linked_bytes(each.edit, package))
+            found[each.name] = GraphFile(_free(each.name, ".onnx", taken), ".", linked_bytes(each.edit, package))
+    converted: dict[str, GraphFile] = {}
     for name, graph in sorted(package.graphs.items()):
         folder = PurePosixPath(graph.artifact).parent.as_posix()
         if name in edits:
-            found[name] = GraphFile(_free(name, taken), folder, edited_bytes(graph, package.root, edits[name]))
-        elif graph.textproto:
-            file = f"{FOLDER}/{graph.artifact.replace('/', '__').removesuffix('.textproto')}"
-            found[name] = GraphFile(file, folder, _binary(graph))
+            content = edited_bytes(graph, package.root, edits[name])
+            found[name] = GraphFile(_free(_plain(name), ".edited.onnx", taken), folder, content)
+        elif graph.textproto and graph.artifact not in converted:
+            stem = graph.artifact.replace("/", "__").removesuffix(".textproto").removesuffix(".onnx")
+            found[name] = converted[graph.artifact] = GraphFile(_free(stem, ".onnx", taken), folder, _binary(graph))
         else:
-            found[name] = GraphFile(graph.artifact, folder)
+            found[name] = converted.get(graph.artifact) or GraphFile(graph.artifact, folder)
     return found
 
 
@@ -63,12 +65,15 @@ def _binary(graph: Graph) -> bytes:
     return content
 
 
-def _free(component: str, taken: set[str]) -> str:
-    """A file name of plain characters for an edited graph, different from all `taken`, and taken from now on."""
-    stem = re.sub(r"[^A-Za-z0-9_-]", "_", component)[:64]
-    name, count = f"{FOLDER}/{stem}.edited.onnx", 1
+def _plain(component: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", component)[:64]
+
+
+def _free(stem: str, ending: str, taken: set[str]) -> str:
+    """A file name different from all `taken`, also where upper and lower case are one, and taken from now on."""
+    name, count = f"{FOLDER}/{stem}{ending}", 1
     while name.lower() in taken:
         count += 1
-        name = f"{FOLDER}/{stem}_{count}.edited.onnx"
+        name = f"{FOLDER}/{stem}_{count}{ending}"
     taken.add(name.lower())
     return name

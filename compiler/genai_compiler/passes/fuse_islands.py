@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.passes.prove_extents import prove_extents, proved_extents
-from genai_compiler.plan.edits import Linked, Member
+from genai_compiler.passes.prove_extents import proved
+from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Branch, CapacityCheck, Component, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
 from genai_compiler.read.extents import Extents
@@ -30,9 +30,9 @@ LIGHT = 64 << 10
 def fuse_islands(plan: Plan, profile: Profile) -> Plan:
     """The plan with every island of two members or more linked."""
     fixed = replace(plan, components=tuple(replace(each, overridable=False) for each in plan.components))
-    proved = (op for op in walk(prove_extents(fixed, profile).body) if isinstance(op, Invoke))
-    whole = {defines(op): op for op in proved}
-    grouping = _Grouping(plan, profile, proved_extents(fixed, profile), whole)
+    body, extents = proved(fixed, profile)
+    whole = {defines(op): op for op in walk(body) if isinstance(op, Invoke)}
+    grouping = _Grouping(plan, profile, extents, whole)
     body = tuple(grouping.region(plan.body))
     if not grouping.islands:
         return plan
@@ -177,7 +177,8 @@ def _linked(plan: Plan, body: tuple[Op, ...], grouping: _Grouping) -> Plan:
         elsewhere = read.union(*(_reads(others) for each, others in grouping.islands if each is not first))
         whole = [grouping.whole[defines(member)] for member in members]
         elsewhere |= {value for each in (*members, *whole) for check in each.after for value in checked_values(check)}
-        component = _component(_name(plan, number), members, elsewhere, plan)
+        name = free_name(f"island_{number}", [each.name for each in plan.components])
+        component = _component(name, members, elsewhere, plan)
         components.append(component)
         run = _invoke(component, whole)
         replaceable = any(plan.component(member.component).overridable for member in members)
@@ -200,13 +201,6 @@ def _reads(members: list[Invoke]) -> set[str]:
 def _checked(op: Invoke) -> Iterator[str]:
     for check in (*op.before, *op.after):
         yield from checked_values(check)
-
-
-def _name(plan: Plan, number: int) -> str:
-    name = f"island_{number}"
-    while any(each.name == name for each in plan.components):
-        name += "_"
-    return name
 
 
 def _component(name: str, members: list[Invoke], elsewhere: set[str], plan: Plan) -> Component:

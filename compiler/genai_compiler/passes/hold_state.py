@@ -219,13 +219,13 @@ def _group(
     slots = []
     for carry, (past, present) in zip(carries, pairs, strict=True):
         type = plan.types[carry.cell]
-        dims = [_dim(axis, dim, type.row_axis, hold.axis) for axis, dim in enumerate(type.dims)]
+        dims = [_dim(axis, dim, hold.axis) for axis, dim in enumerate(type.dims)]
         slots.append(Slot(past, present, type.dtype, tuple(dims)))
     reason = f"only '{component}' reads and writes its cells, by GroupQueryAttention in place"
     return StateGroup(name, component, "shared-buffer", tuple(slots), None, reason, hold.origin)
 
 
-def _dim(axis: int, dim: int | str | None, row_axis: int | None, growth: int) -> int:
+def _dim(axis: int, dim: int | str | None, growth: int) -> int:
     if axis == growth:
         return GROWTH
     return dim if isinstance(dim, int) else ROWS

@@ -46,11 +46,14 @@ def prove_extents(plan: Plan, profile: Profile) -> Plan:
     return replace(plan, body=body, decisions=(*plan.decisions, note))
 
 
-def proved_extents(plan: Plan, profile: Profile) -> Mapping[str, Extents]:
-    """Per value whose rank is certain: its extents, as numbers and symbols. Each unknown one has a name of its own."""
+def proved(plan: Plan, profile: Profile) -> tuple[tuple[Op, ...], Mapping[str, Extents]]:
+    """(the plan's body without such checks, extents of values whose rank is certain, as numbers and symbols).
+
+    Each unknown extent has a name of its own.
+    """
     known = _Known(plan, profile)
-    _whole(known)
-    return {value: extents for value, extents in known.extents.items() if value not in known.unsure}
+    body = _whole(known)
+    return body, {value: extents for value, extents in known.extents.items() if value not in known.unsure}
 
 
 def _whole(known: "_Known") -> tuple[Op, ...]:

@@ -15,10 +15,11 @@ among many positions, as they do there.
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.plan.edits import SelectLast
-from genai_compiler.plan.ir import Component, Decode, Invoke, Plan, Type
+from genai_compiler.plan.edits import SelectLast, free_name
+from genai_compiler.plan.ir import Decode, Invoke, Plan, Type
 from genai_compiler.plan.state import DecodeFacts
 from genai_compiler.plan.uses import walk
+from genai_compiler.read.nodes import value_names
 from genai_compiler.read.package import Graph
 from genai_compiler.read.projection import Projection, logits_projection
 
@@ -34,11 +35,12 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
         return plan
     if plan.speculation is not None and plan.speculation.drafting is not None:
         return replace(plan, decisions=(*plan.decisions, "select_last: drafts are verified by logits of all positions"))
-    found = _place(plan, facts, profile.graphs[facts.component])
+    graph = profile.graphs[facts.component]
+    found = _place(plan, facts, graph)
     if isinstance(found, str):
         return replace(plan, decisions=(*plan.decisions, f"select_last: prompts compute all logits: {found}"))
     component = plan.component(facts.component)
-    port = _free(PORT, component)
+    port = free_name(PORT, value_names(graph.model.graph))
     edited = replace(
         component,
         inputs=(*component.inputs, (port, Type("int64", 3, ("batch", 1, 1), 0))),
@@ -65,13 +67,6 @@ def _place(plan: Plan, facts: DecodeFacts, graph: Graph) -> Projection | str:
     if dict(graph.signature.opsets).get("", 0) < MIN_OPSET:
         return f"the graph's opset is older than {MIN_OPSET}"
     return logits_projection(graph.model, facts.logits)
-
-
-def _free(name: str, component: Component) -> str:
-    taken = {port for port, _ in (*component.inputs, *component.outputs)}
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _one(type: Type) -> Type:

@@ -16,9 +16,9 @@ from genai_compiler.plan.literals import literal
 from genai_compiler.plan.lora import adaptation
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
-from genai_compiler.plan.scope import Scope, Values, did_you_mean
+from genai_compiler.plan.scope import Scope, Values
 from genai_compiler.plan.session_reads import session_inputs
-from genai_compiler.plan.types import contradiction, graph_type, type_of
+from genai_compiler.plan.types import graph_type, type_of
 from genai_compiler.plan.uses import all_reads
 from genai_compiler.problem import Problem
 from genai_compiler.read.document import (
@@ -37,7 +37,6 @@ from genai_compiler.read.document import (
 from genai_compiler.read.document import Component as DeclaredComponent
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
-from genai_compiler.read.signature import Port
 
 PRESENCE = Type("bool", 0, ())
 """The type of a `present_as` value."""
@@ -54,7 +53,7 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         for name, each in workflow.inputs.items()
     )
     outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
-    components = with_replacements(tuple(_components(package, report)), package.workflow.components)
+    components = with_replacements(tuple(_components(package)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
     adapted = adaptation(package, scope)
     steps = StepBuilder(package, report, {each.name: each for each in components}, outputs, adapted)
@@ -156,13 +155,12 @@ def _cell(name: str, declared: StateCell, dynamic: frozenset[str]) -> Cell:
     )
 
 
-def _components(package: Package, report: Report) -> Iterator[Component]:
+def _components(package: Package) -> Iterator[Component]:
     for name, declared in package.workflow.components.items():
         path = (*WORKFLOW, "components", name)
         if isinstance(declared.implementation, OnnxImplementation):
             graph = package.graphs.get(name)
             if graph is not None:
-                _resolve(name, declared, graph, report)
                 yield _onnx_component(name, declared, graph, _bound_inputs(name, package), format_path(path))
         else:
             inputs = tuple((port, type_of(each)) for port, each in declared.ports.inputs.items())
@@ -211,21 +209,3 @@ def _onnx_component(
     return Component(
         name, graph.artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin
     )
-
-
-def _resolve(name: str, declared: DeclaredComponent, graph: Graph, report: Report) -> None:
-    """Hold declared ports against the graph: each must exist there, with a dtype, rank and extents that agree."""
-    signature = graph.signature
-    for side, wanted, found in (
-        ("inputs", declared.ports.inputs, (*signature.inputs, *signature.defaulted)),
-        ("outputs", declared.ports.outputs, signature.outputs),
-    ):
-        ports: dict[str, Port] = {each.name: each for each in found}
-        for port, contract in wanted.items():
-            path = (*WORKFLOW, "components", name, "ports", side, port)
-            if port not in ports:
-                what = f"graph {graph.artifact} of component '{name}' has no {side[:-1]} '{port}'"
-                report.error("port-not-in-graph", path, what, did_you_mean(port, ports))
-            elif port in ports and (fault := contradiction(ports[port], contract)):
-                what = f"port '{port}' of component '{name}' contradicts {graph.artifact}: {fault}"
-                report.error("contract-contradicts-graph", path, what, "write what the graph has, or fix the graph")

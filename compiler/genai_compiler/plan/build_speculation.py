@@ -7,6 +7,7 @@ and the manifest say why, and only a request that asks for it is refused (docs/d
 from collections.abc import Iterator
 
 from genai_compiler.plan.build_budget import build_budget
+from genai_compiler.plan.dtypes import FLOATS
 from genai_compiler.plan.speculation import Drafting, Speculation, Typed
 from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Slot
 from genai_compiler.plan.unfit import Unfit
@@ -26,7 +27,6 @@ from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.signature import Port, dtype_name
 
 ORIGIN = "speculative.proposer"
-FLOATS = ("float32", "float16", "bfloat16")
 WHOLE = ("int64", "int32")
 
 
@@ -81,7 +81,7 @@ class _Drafts:
         self._target_fits()
         self._rolls_back()
         tokens, fused = self._takes()
-        context, seed = self._context(fused)
+        context, seed = self._context()
         drafts, logits = self._gives()
         made = Drafting(
             component=self.block.proposer,
@@ -152,7 +152,7 @@ class _Drafts:
         self._of_three_axes(port.name)
         return tokens, (port.name, port.dtype)
 
-    def _context(self, fused: Typed | None) -> tuple[Typed | None, str]:
+    def _context(self) -> tuple[Typed | None, str]:
         """The port that takes the target's hidden context as it is, and the target's output that is that context."""
         wanted = self.block.port_bindings.get("target_hidden_context")
         folded = self.chain is not None and self.chain.folded_carry_output is not None

@@ -1,5 +1,6 @@
 """Edits of a component's graph: what a pass asks for and emit/ carries out (docs/decisions/0007)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -36,3 +37,10 @@ class Linked:
 
 
 Edit = SelectLast | Linked
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, behind it as many underscores as make it none of those taken."""
+    while name in taken:
+        name += "_"
+    return name

@@ -30,21 +30,6 @@ def graph_type(port: Port, declared: TensorContract | None) -> Type:
     return Type(stored(port.dtype), said.rank, dims, said.row_axis, said.row_factor)
 
 
-def contradiction(port: Port, declared: TensorContract) -> str:
-    """How a declared port contradicts the graph's own, in words; "" when it does not."""
-    said = type_of(declared)
-    if port.dtype != "undefined" and stored(port.dtype) != said.dtype:
-        return f"declared {said.dtype}, the graph has {port.dtype}"
-    if port.shape is None:
-        return ""
-    if len(port.shape) != said.rank:
-        return f"declared rank {said.rank}, the graph has rank {len(port.shape)}"
-    for axis, (mine, theirs) in enumerate(zip(port.shape, said.dims, strict=True)):
-        if isinstance(mine, int) and isinstance(theirs, int) and mine != theirs:
-            return f"declared extent {theirs} on axis {axis}, the graph has {mine}"
-    return ""
-
-
 def mismatch(source: Type, target: Type) -> str:
     """Why a value of one type can't feed a port of another, in words; "" when it can (standard, 2.1)."""
     if source.dtype != target.dtype:

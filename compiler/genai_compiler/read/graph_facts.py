@@ -11,8 +11,7 @@ from typing import Literal
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.nodes import constant_ints, integer, is_onnx, operator_of, sums_rows
-from genai_compiler.read.signature import nested_graphs
+from genai_compiler.read.nodes import constant_ints, integer, is_onnx, nested_graphs, operator_of, sums_rows
 
 MaskUse = Literal["lengths", "columns"]
 

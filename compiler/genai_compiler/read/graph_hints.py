@@ -15,9 +15,9 @@ from onnx import NodeProto
 from genai_compiler.problem import Place
 from genai_compiler.read.hint_sources import GRAPH, MAX_HINTS, Action, Hint
 from genai_compiler.read.hints import DeviceTarget
+from genai_compiler.read.nodes import nested_graphs
 from genai_compiler.read.package import Graph
 from genai_compiler.read.places import quoted
-from genai_compiler.read.signature import nested_graphs
 
 PREFIX = "onnx_runtime."
 NODE_KEYS: dict[str, tuple[Action, str]] = {

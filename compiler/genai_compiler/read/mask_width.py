@@ -6,8 +6,7 @@ operator takes the width only as the room its cache may use.
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.nodes import CONTRIB, constant_ints, operator_of
-from genai_compiler.read.signature import nested_graphs
+from genai_compiler.read.nodes import CONTRIB, constant_ints, nested_graphs, operator_of
 
 _TOTAL_LENGTH_INPUT = {(CONTRIB, "GroupQueryAttention"): 6}
 """Where an operator takes the total length that only bounds its cache (onnxruntime ContribOperators.md)."""

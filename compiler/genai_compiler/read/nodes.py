@@ -1,8 +1,9 @@
 """Nodes of an ONNX graph, as everything that proves something of a graph looks at them."""
 
+from collections.abc import Iterable
 from math import prod
 
-from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
 CONTRIB = "com.microsoft"
 _ONNX = ("", "ai.onnx")
@@ -62,3 +63,30 @@ def constant_ints(graph: GraphProto, name: str) -> list[int] | None:
     values = numpy_helper.to_array(tensor).reshape(-1).tolist()
     whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
     return whole if len(whole) == len(values) else None
+
+
+def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
+    """The graphs that an attribute holds."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def nested_graphs(graph: GraphProto) -> Iterable[GraphProto]:
+    """`graph` and every graph nested in it, outer ones first."""
+    pending = [graph]
+    while pending:
+        each = pending.pop()
+        yield each
+        for node in each.node:
+            for attribute in node.attribute:
+                pending.extend(graphs_of(attribute))
+
+
+def value_names(graph: GraphProto) -> set[str]:
+    """Every name that stands for a value in the graph or in one nested in it."""
+    names = set[str]()
+    for each in nested_graphs(graph):
+        held = (tensor.name for tensor in each.initializer)
+        sparse = (tensor.values.name for tensor in each.sparse_initializer)
+        ports = (port.name for port in (*each.input, *each.output))
+        names.update(held, sparse, ports, *(node.output for node in each.node))
+    return names

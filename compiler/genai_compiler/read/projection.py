@@ -11,7 +11,16 @@ import networkx
 from onnx import GraphProto, ModelProto, NodeProto
 
 from genai_compiler.read.graph_facts import random_ops
-from genai_compiler.read.nodes import CONTRIB, axes_of, constant_ints, integer, is_onnx, operator_of
+from genai_compiler.read.nodes import (
+    CONTRIB,
+    axes_of,
+    constant_ints,
+    graphs_of,
+    integer,
+    is_onnx,
+    nested_graphs,
+    operator_of,
+)
 
 _INPUTS = ""
 """Stands for all graph inputs; no value has this name."""
@@ -81,12 +90,8 @@ def _flow(graph: GraphProto) -> networkx.DiGraph:
 
 def _captured(node: NodeProto) -> set[str]:
     """Every name that graphs nested in a node read."""
-    pending, found = [each.g for each in node.attribute if each.HasField("g")], set[str]()
-    while pending:
-        for inner in pending.pop().node:
-            found.update(inner.input)
-            pending.extend(each.g for each in inner.attribute if each.HasField("g"))
-    return found
+    inner = (each for attribute in node.attribute for graph in graphs_of(attribute) for each in nested_graphs(graph))
+    return {name for graph in inner for each in graph.node for name in each.input}
 
 
 def _behind(

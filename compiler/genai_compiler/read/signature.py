@@ -4,21 +4,21 @@ Reads the graph only: bulk weights inside the file are skipped, external ones ar
 """
 
 import mmap
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
 
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import CacheOp, cache_ops
 from genai_compiler.read.external_data import check_external_data, external_tensors
+from genai_compiler.read.nodes import graphs_of, nested_graphs
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
-__all__ = ["CacheOp", "Port", "Signature", "load_graph", "nested_graphs", "port_of", "read_signature", "signature_of"]
+__all__ = ["CacheOp", "Port", "Signature", "load_graph", "port_of", "read_signature", "signature_of"]
 
 MAX_FILE_BYTES = (2 << 30) + (64 << 20)  # protobuf itself stops at 2 GiB
 MAX_GRAPH_BYTES = 512 << 20
@@ -107,17 +107,6 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
     )
 
 
-def nested_graphs(graph: GraphProto) -> Iterable[GraphProto]:
-    """`graph` and every graph nested in it, outer ones first."""
-    pending = [graph]
-    while pending:
-        each = pending.pop()
-        yield each
-        for node in each.node:
-            for attribute in node.attribute:
-                pending.extend(_graphs(attribute))
-
-
 class _Bound(ValueError):
     """The graph is larger than this compiler reads."""
 
@@ -154,7 +143,7 @@ def _check_bounds(model: ModelProto) -> None:
         nodes += sum(len(each.node) for each in level)
         if nodes > MAX_NODES:
             raise _Bound(f"the graph has more than {MAX_NODES} nodes")
-        level = [inner for each in level for node in each.node for a in node.attribute for inner in _graphs(a)]
+        level = [inner for each in level for node in each.node for a in node.attribute for inner in graphs_of(a)]
         if not level:
             return
     raise _Bound(f"graphs are nested deeper than {MAX_NESTING} levels")
@@ -180,10 +169,6 @@ def _check_names(model: ModelProto) -> None:
 
 def _texts(tensor: TensorProto) -> list[object]:
     return [tensor.name, *(text for pair in tensor.external_data for text in (pair.key, pair.value))]
-
-
-def _graphs(attribute: AttributeProto) -> list[GraphProto]:
-    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
 def _unreadable(where: Place, what: str) -> CompileError:

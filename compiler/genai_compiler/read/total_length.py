@@ -9,8 +9,7 @@ from typing import Literal
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from genai_compiler.read.attention import is_grouped_attention
-from genai_compiler.read.nodes import constant_ints, is_onnx, sums_rows
-from genai_compiler.read.signature import nested_graphs
+from genai_compiler.read.nodes import constant_ints, is_onnx, nested_graphs, sums_rows
 
 LengthSource = tuple[Literal["width", "sum"], str]
 """(`width`: the last extent; `sum`: the largest row sum) of a rank-2 graph input."""

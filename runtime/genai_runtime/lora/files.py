@@ -122,7 +122,7 @@ def _from_onnx_adapter(
             if port not in parameters:
                 raise AdapterFault("adapter-weights", f"{name} has no parameter '{port}'")
             dtype, array = parameters[port]
-            turned = _is_turned(target, side, shape)
+            turned = _is_turned(target, side)
             if array.ndim == 3 and array.shape[0] == 1 and target.seam is not None and target.seam.a.rows:
                 array = array[0]  # as ONNX Runtime itself would bind it: one set for all rows
             _expect(dtype, array.shape, shape[::-1] if turned else shape, artifact, f"'{port}' of {name}")
@@ -131,7 +131,7 @@ def _from_onnx_adapter(
     return made
 
 
-def _is_turned(target: Target, side: str, shape: tuple[int, int]) -> bool:
+def _is_turned(target: Target, side: str) -> bool:
     """Whether the graph input holds a factor transposed. Without such an input, as the factors' own product says."""
     if target.seam is None:
         return True

@@ -11,7 +11,7 @@ from genai_runtime.adapters.audio.log_mel import HOP, log_mel
 from genai_runtime.adapters.audio.resample import resample
 from genai_runtime.adapters.audio.wav import MAX_SAMPLES, read_wav
 from genai_runtime.adapters.audio.waveform import Samples, downmix, fit, rescale, zero_mean_unit_variance
-from genai_runtime.adapters.image.files import split_files
+from genai_runtime.adapters.files import split_files
 from genai_runtime.problem import ExecutionError
 
 Array = npt.NDArray[Any]
@@ -91,7 +91,7 @@ _CONTENTS: Mapping[str, Callable[[_Made], Array]] = {
 def audio_preprocess(
     parameters: Mapping[str, Any], program: AudioProgram | None = None
 ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """The call of a program. In: `encoded` uint8 [bytes] (adapters.image.files). Out: the program's outputs by port.
+    """The call of a program. In: `encoded` uint8 [bytes] (adapters.files). Out: the program's outputs by port.
 
     parameters: none are known. Raises ValueError without a program, or for one with operations of a newer compiler.
     """

@@ -9,6 +9,13 @@ MAX_PIXELS = 16 << 20
 MAX_ELEMENTS = 64 << 20
 
 
+def hold_count(count: int) -> None:
+    """So many pictures may be given. Raises RequestError `image-limit`."""
+    if count > MAX_IMAGES:
+        told = f"{count} pictures are more than the {MAX_IMAGES} of the standard (V067)"
+        raise RequestError("image-limit", told, help="give them in several calls")
+
+
 def hold_size(height: int, width: int, what: str) -> None:
     """A picture of this size may be made. Raises RequestError `image-limit`."""
     if height < 1 or width < 1:

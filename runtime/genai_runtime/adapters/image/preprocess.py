@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from genai_runtime.adapters.files import split_files
 from genai_runtime.adapters.image import tiles as cutting
 from genai_runtime.adapters.image.decode import decode
-from genai_runtime.adapters.image.files import split_files
 from genai_runtime.adapters.image.levels import level_table, through_table
-from genai_runtime.adapters.image.limits import hold_elements, hold_size
+from genai_runtime.adapters.image.limits import hold_count, hold_elements, hold_size
 from genai_runtime.adapters.image.patches import patch_coordinates, patch_grid, patchify
 from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageResize, ImageTiles
 from genai_runtime.adapters.image.sizes import Size, fitted, patch_budget, pixel_area
@@ -40,7 +40,7 @@ class Prepared:
 def image_preprocess(
     parameters: Mapping[str, Any], program: ImageProgram | None = None
 ) -> Callable[[Mapping[str, Array]], dict[str, Array | Value]]:
-    """The call of a program. In: `encoded` uint8 [bytes] (adapters.image.files). Out: the program's ports.
+    """The call of a program. In: `encoded` uint8 [bytes] (adapters.files). Out: the program's ports.
 
     parameters: none are known. Raises ValueError without a program.
     """
@@ -59,8 +59,9 @@ class Preprocess:
         }
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array | Value]:
-        """The outputs by port. Raises RequestError (bad-image, image-limit, image-patches, image-sizes), LoadError."""
+        """The outputs by port. Raises RequestError (bad-files, bad-image, image-limit, -patches, -sizes), LoadError."""
         files = split_files(inputs["encoded"].tobytes())
+        hold_count(len(files))
         names = ["the picture"] if len(files) == 1 else [f"picture {at}" for at in range(len(files))]
         pictures: list[Prepared] = []
         elements = 0

@@ -1,9 +1,15 @@
-"""Several files in one tensor."""
+"""Several files in one tensor, pictures or sounds."""
 
 import struct
 
+import numpy as np
 import pytest
-from genai_runtime.adapters.image.files import MARK, join_files, split_files
+from genai_runtime.adapters.audio import audio_preprocess
+from genai_runtime.adapters.audio.program import AudioProgram
+from genai_runtime.adapters.files import MARK, join_files, split_files
+from genai_runtime.adapters.image.preprocess import image_preprocess
+from genai_runtime.adapters.image.program import ImageOutput, ImageProgram
+from genai_runtime.adapters.registry import AdapterCall
 from genai_runtime.problem import RequestError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,10 +48,26 @@ def test_the_form_that_is_documented() -> None:
 def test_damaged_lists_are_refused(data: bytes) -> None:
     with pytest.raises(RequestError) as refused:
         split_files(data)
-    assert refused.value.code == "bad-image"
+    assert refused.value.code == "bad-files"
 
 
-def test_too_many_files_are_refused() -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        audio_preprocess({}, AudioProgram((), 4, 0, (("y", "waveform"),))),
+        image_preprocess({}, ImageProgram((ImageOutput("y", "pixels", "uint8"),))),
+    ],
+    ids=["sounds", "pictures"],
+)
+def test_a_damaged_list_says_nothing_of_what_its_files_would_be(call: AdapterCall) -> None:
     with pytest.raises(RequestError) as refused:
-        split_files(MARK + struct.pack("<I", 1025) + bytes(8 * 1025))
+        call({"encoded": np.frombuffer(MARK, np.uint8)})
+    assert refused.value.code == "bad-files"
+    assert "picture" not in refused.value.what
+
+
+def test_too_many_pictures_are_refused() -> None:
+    call = image_preprocess({}, ImageProgram((ImageOutput("y", "pixels", "uint8"),)))
+    with pytest.raises(RequestError) as refused:
+        call({"encoded": np.frombuffer(join_files([b""] * 1025), np.uint8)})
     assert refused.value.code == "image-limit"

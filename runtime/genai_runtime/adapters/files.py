@@ -2,7 +2,7 @@
 
 One file is just its bytes. Several are a header and then the files, one after the other:
 
-    89 47 45 4E 41 49 0D 0A   the mark, which no picture format begins with
+    89 47 45 4E 41 49 0D 0A   the mark, which no format of pictures or sounds begins with
     uint32                    how many files, little-endian
     uint64 a file             how many bytes it has, little-endian
 
@@ -12,7 +12,6 @@ Files put together without a header can't be told apart: many cameras append a s
 import struct
 from collections.abc import Sequence
 
-from genai_runtime.adapters.image.limits import MAX_IMAGES
 from genai_runtime.problem import RequestError
 
 MARK = b"\x89GENAI\r\n"
@@ -28,19 +27,16 @@ def join_files(files: Sequence[bytes]) -> bytes:
 
 
 def split_files(data: bytes) -> list[bytes]:
-    """The files that some bytes stand for, at least one. Raises RequestError `bad-image`, `image-limit`."""
+    """The files that some bytes stand for, at least one. Raises RequestError `bad-files`."""
     if not data.startswith(MARK):
         return [data]
     at = len(MARK) + _COUNT.size
     count = _COUNT.unpack_from(data, len(MARK))[0] if len(data) >= at else 0
-    if count > MAX_IMAGES:
-        what = f"{count} pictures are more than the {MAX_IMAGES} of the standard (V067)"
-        raise RequestError("image-limit", what, help="give them in several calls")
     if not count or len(data) < at + 8 * count:
-        raise RequestError("bad-image", "no picture was given, or the list of pictures is cut short")
+        raise RequestError("bad-files", "no file was given, or the list of files is cut short")
     sizes, at = struct.unpack_from(f"<{count}Q", data, at), at + 8 * count
     if at + sum(sizes) != len(data):
-        raise RequestError("bad-image", f"the list of pictures tells of {sum(sizes)} bytes, there are {len(data) - at}")
+        raise RequestError("bad-files", f"the list of files tells of {sum(sizes)} bytes, there are {len(data) - at}")
     files: list[bytes] = []
     for size in sizes:
         files.append(data[at : at + size])

@@ -1,0 +1,126 @@
+"""The command line of genai-run: its options, and which of them have an effect on what is asked."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from genai_runtime.versions import ShowVersion
+
+FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
+
+_OF_TEXT = ("image", "max_new_tokens", *FLOATS, *WHOLE, "stop", "adapter", "ignore_eos", "keep_special", "speculate")
+_COUNTS = {
+    **dict.fromkeys((*_OF_TEXT, "stats"), ("text",)),
+    "system": ("chat",),
+    "instructions": ("speech",),
+    "input": ("task",),
+    "save": ("speech", "task"),
+    "json": ("text", "task", "describe"),
+}
+"""Option -> what it has an effect on; options that are not here belong to loading."""
+
+
+def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line. Leaves with exit code 2 when it is none, or names an option that would have no effect."""
+    parser = _parser(epilog)
+    found = parser.parse_args(argv)
+    asked = _asked(found)
+    if found.task is not None and asked != {"task"}:
+        parser.error("--task runs by itself, with --tokens, --prompt or --input")
+    for name, kinds in _COUNTS.items():
+        if getattr(found, name) != parser.get_default(name) and asked.isdisjoint(kinds):
+            wanted = {"text": "a prompt", "chat": "a chat"}
+            effect = " or ".join(wanted.get(each, f"--{each}") for each in kinds)
+            parser.error(f"--{name.replace('_', '-')} has an effect on {effect} only")
+    return found
+
+
+def _asked(found: argparse.Namespace) -> set[str]:
+    """What is asked for: describe, speech, task; or text, and with it chat where one may begin."""
+    kinds = {each for each in ("describe", "speech", "task") if getattr(found, each) not in (None, False)}
+    if kinds or found.chat is not None:
+        return kinds | ({"text", "chat"} if found.chat is not None else set())
+    return {"text"} if found.prompt is not None or found.tokens is not None else {"text", "chat"}
+
+
+def _parser(epilog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "genai-run",
+        description="Run a compiled package. Without --prompt, --chat or --tokens, standard input is the prompt; "
+        "in a terminal, a conversation begins.",
+        epilog=epilog,
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
+    parser.add_argument("--version", action=ShowVersion, help="print the version and leave")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--prompt", help="continue this text")
+    what.add_argument(
+        "--chat", metavar="TEXT", nargs="?", const="", help="answer this message; without TEXT, a conversation"
+    )
+    what.add_argument("--tokens", metavar="1,2,3", help="continue these token ids; prints ids")
+    what.add_argument("--speech", metavar="TEXT", help="say this text; --save says where to")
+    what.add_argument("--describe", action="store_true", help="print inputs, outputs, state and providers as JSON")
+    _add_text_options(parser)
+    _add_other_options(parser)
+    _add_loading_options(parser)
+    parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
+    parser.add_argument("--json", action="store_true", help="print one JSON line instead of text")
+    parser.add_argument(
+        "--profile",
+        nargs="?",
+        const="",
+        metavar="TRACE.json",
+        help="print to stderr where the time went; with a file, write a trace for Perfetto or chrome://tracing too",
+    )
+    return parser
+
+
+def _add_text_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a prompt or a chat."""
+    parser.add_argument(
+        "--image", action="append", type=Path, default=[], metavar="FILE", help="show this picture; may be repeated"
+    )
+    parser.add_argument("--system", help="system message of a chat")
+    parser.add_argument("-n", "--max-new-tokens", type=int)
+    for name in FLOATS:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float)
+    for name in WHOLE:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
+    parser.add_argument(
+        "--adapter", action="append", default=[], metavar="NAME[=SCALE]", help="use this LoRA adapter; may be repeated"
+    )
+    parser.add_argument("--ignore-eos", action="store_true", help="do not stop at end tokens")
+    parser.add_argument("--keep-special", action="store_true", help="show special tokens in the text")
+    parser.add_argument(
+        "--speculate", action=argparse.BooleanOptionalAction, help="whether the package's proposer drafts tokens"
+    )
+
+
+def _add_other_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a task, and of speech."""
+    parser.add_argument("--task", metavar="NAME", help="run once and print what the package's profile NAME makes of it")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input of --task: numbers as JSON, or a .npy file; may be repeated",
+    )
+    parser.add_argument("--instructions", default="", metavar="TEXT", help="how --speech says it, in words")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write the sound of --speech, or the array of --task (.npy), to a file",
+    )
+
+
+def _add_loading_options(parser: argparse.ArgumentParser) -> None:
+    """How the folder is loaded."""
+    parser.add_argument(
+        "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
+    )
+    parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
+    parser.add_argument("--verify", action="store_true", help="check large files by content too")
