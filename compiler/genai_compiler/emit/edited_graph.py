@@ -13,6 +13,7 @@ from genai_compiler.plan.edits import SelectLast
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.onnx_wire import with_references
 from genai_compiler.read.package import Graph
+from genai_compiler.read.signature import value_names
 
 
 def edited_bytes(graph: Graph, root: Path, edit: SelectLast) -> bytes:
@@ -40,8 +41,7 @@ def _referencing(file: Path, artifact: str) -> bytes:
 def _select_last(model: ModelProto, edit: SelectLast) -> None:
     """Put a GatherND of one position a row before the projection."""
     graph = model.graph
-    taken = {name for node in graph.node for name in node.output} | {each.name for each in graph.initializer}
-    selected = _free(f"{edit.hidden}_selected", taken | {edit.port})
+    selected = _free(f"{edit.hidden}_selected", value_names(model) | {edit.port})
     gather = helper.make_node(
         "GatherND",
         [edit.hidden, edit.port],

@@ -12,15 +12,17 @@ itself. The projection then sees one position a row, as it does in every later s
 among many positions, as they do there.
 """
 
+from collections.abc import Set
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.edits import SelectLast
-from genai_compiler.plan.ir import Component, Decode, Invoke, Plan, Type
+from genai_compiler.plan.ir import Decode, Invoke, Plan, Type
 from genai_compiler.plan.state import DecodeFacts
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.package import Graph
 from genai_compiler.read.projection import Projection, logits_projection
+from genai_compiler.read.signature import value_names
 
 PORT = "last_position"
 MIN_OPSET = 12
@@ -38,7 +40,7 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
     if isinstance(found, str):
         return replace(plan, decisions=(*plan.decisions, f"select_last: prompts compute all logits: {found}"))
     component = plan.component(facts.component)
-    port = _free(PORT, component)
+    port = _free(PORT, value_names(profile.graphs[facts.component].model))
     edited = replace(
         component,
         inputs=(*component.inputs, (port, Type("int64", 3, ("batch", 1, 1), 0))),
@@ -64,11 +66,10 @@ def _place(plan: Plan, facts: DecodeFacts, graph: Graph) -> Projection | str:
         return "the graph does not say that its logits are [rows, positions, vocabulary]"
     if dict(graph.signature.opsets).get("", 0) < MIN_OPSET:
         return f"the graph's opset is older than {MIN_OPSET}"
-    return logits_projection(graph.model, facts.logits)
+    return logits_projection(graph.model, facts.logits, {port for port, _ in plan.component(facts.component).inputs})
 
 
-def _free(name: str, component: Component) -> str:
-    taken = {port for port, _ in (*component.inputs, *component.outputs)}
+def _free(name: str, taken: Set[str]) -> str:
     while name in taken:
         name += "_"
     return name

@@ -11,7 +11,7 @@ from typing import Literal
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from genai_compiler.read.signature import nested_graphs
+from genai_compiler.read.signature import all_nodes, nested_graphs
 
 MaskUse = Literal["lengths", "columns"]
 
@@ -101,16 +101,13 @@ def last_token_only(model: ModelProto, logits: str) -> bool:
 
 def random_ops(model: ModelProto) -> tuple[str, ...]:
     """Names of the nodes that draw random numbers inside the graph, nested graphs and functions included."""
-    bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
-    return tuple(
-        node.name or node.op_type for body in bodies for node in body if node.op_type in _RANDOM and not node.domain
-    )
+    found = (node for node in all_nodes(model) if node.op_type in _RANDOM and _domain(node) == "")
+    return tuple(node.name or node.op_type for node in found)
 
 
 def op_types(model: ModelProto) -> frozenset[tuple[str, str]]:
     """(domain, operator) of every node, nested graphs and functions included; the ONNX domain is ""."""
-    bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
-    return frozenset((_domain(node), node.op_type) for body in bodies for node in body)
+    return frozenset((_domain(node), node.op_type) for node in all_nodes(model))
 
 
 def _domain(node: NodeProto) -> str:

@@ -4,12 +4,21 @@ Reads the graph only: bulk weights inside the file are skipped, external ones ar
 """
 
 import mmap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TensorShapeProto,
+    ValueInfoProto,
+)
 
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -18,12 +27,28 @@ from genai_compiler.read.external_data import check_external_data, external_tens
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
-__all__ = ["CacheOp", "Port", "Signature", "load_graph", "nested_graphs", "port_of", "read_signature", "signature_of"]
+__all__ = [
+    "CacheOp",
+    "Port",
+    "Signature",
+    "all_graphs",
+    "all_nodes",
+    "graphs_of",
+    "load_graph",
+    "nested_graphs",
+    "port_of",
+    "read_signature",
+    "signature_of",
+    "value_names",
+]
 
 MAX_FILE_BYTES = (2 << 30) + (64 << 20)  # protobuf itself stops at 2 GiB
 MAX_GRAPH_BYTES = 512 << 20
 MAX_NODES = 2_000_000
 MAX_NESTING = 32
+
+_FIXED = 3
+"""The last IR version whose initializers are constants although they are listed as inputs."""
 
 _DTYPES = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT8E4M3FN: "float8_e4m3fn"}
 _DTYPES |= {TensorProto.FLOAT8E5M2: "float8_e5m2"}
@@ -47,7 +72,8 @@ class Port:
 class Signature:
     """What a graph says without its weights. `external_data`: package-relative names, checked to be there.
 
-    defaulted: graph inputs that an initializer stands in for when nothing is bound.
+    defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
+    every initializer is listed as an input, and none can be given.
     """
 
     inputs: tuple[Port, ...]
@@ -103,7 +129,7 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         metadata=tuple(sorted((each.key, each.value) for each in model.metadata_props)),
         external_data=files,
         cache_ops=cache_ops(graph),
-        defaulted=tuple(port_of(each) for each in graph.input if each.name in held),
+        defaulted=tuple(port_of(each) for each in graph.input if each.name in held and model.ir_version > _FIXED),
     )
 
 
@@ -115,7 +141,32 @@ def nested_graphs(graph: GraphProto) -> Iterable[GraphProto]:
         yield each
         for node in each.node:
             for attribute in node.attribute:
-                pending.extend(_graphs(attribute))
+                pending.extend(graphs_of(attribute))
+
+
+def all_graphs(model: ModelProto) -> Iterator[GraphProto]:
+    """Every graph of a model, outer ones first, then those in the bodies of its local functions."""
+    yield from nested_graphs(model.graph)
+    for node in (node for each in model.functions for node in each.node):
+        for graph in (graph for attribute in node.attribute for graph in graphs_of(attribute)):
+            yield from nested_graphs(graph)
+
+
+def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Every node of a model, nested graphs and local functions included."""
+    for graph in all_graphs(model):
+        yield from graph.node
+    for function in model.functions:
+        yield from function.node
+
+
+def value_names(model: ModelProto) -> set[str]:
+    """The name of every value in the graphs of a model."""
+    names = {name for node in all_nodes(model) for name in (*node.input, *node.output)}
+    for graph in all_graphs(model):
+        names.update(each.name for each in (*graph.input, *graph.output, *graph.initializer))
+        names.update(each.values.name for each in graph.sparse_initializer)
+    return names
 
 
 class _Bound(ValueError):
@@ -149,12 +200,13 @@ def _parse(file: Path, name: str) -> ModelProto:
 def _check_bounds(model: ModelProto) -> None:
     if not model.HasField("graph"):
         raise _Bound("it holds no graph")
-    level, nodes = [model.graph], 0
+    level: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    nodes = 0
     for _ in range(MAX_NESTING):
         nodes += sum(len(each.node) for each in level)
         if nodes > MAX_NODES:
             raise _Bound(f"the graph has more than {MAX_NODES} nodes")
-        level = [inner for each in level for node in each.node for a in node.attribute for inner in _graphs(a)]
+        level = [inner for each in level for node in each.node for a in node.attribute for inner in graphs_of(a)]
         if not level:
             return
     raise _Bound(f"graphs are nested deeper than {MAX_NESTING} levels")
@@ -165,13 +217,11 @@ def _check_names(model: ModelProto) -> None:
     names: list[object] = [each.domain for each in model.opset_import]
     names += [text for each in model.metadata_props for text in (each.key, each.value)]
     names += [text for each in external_tensors(model) for text in _texts(each)]
-    bodies = [each.node for each in model.functions]
-    for graph in nested_graphs(model.graph):
+    for graph in all_graphs(model):
         values = (*graph.input, *graph.output, *graph.initializer)
         names += [each.name for each in values]
         names += [dim.dim_param for each in (*graph.input, *graph.output) for dim in each.type.tensor_type.shape.dim]
-        bodies.append(graph.node)
-    for node in (node for body in bodies for node in body):
+    for node in all_nodes(model):
         names += (node.name, node.op_type, node.domain, *node.input, *node.output)
         names += [each.name for each in node.attribute]
     if not all(isinstance(each, str) for each in names):
@@ -182,7 +232,8 @@ def _texts(tensor: TensorProto) -> list[object]:
     return [tensor.name, *(text for pair in tensor.external_data for text in (pair.key, pair.value))]
 
 
-def _graphs(attribute: AttributeProto) -> list[GraphProto]:
+def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
+    """The graphs nested in an attribute."""
     return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
