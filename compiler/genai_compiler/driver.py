@@ -100,7 +100,7 @@ def compile_package(
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
-    graphs, (mapped, files) = graph_files(plan, loaded), tables(plan, loaded)
+    graphs, (mapped, files) = graph_files(plan, loaded, options.bundle), tables(plan, loaded)
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     write_folder(target, loaded, texts, facts, {**made_graphs(graphs), **files}, options.bundle)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Mapping
 from typing import Any, cast
@@ -85,7 +86,9 @@ def _unpacked(data: bytes, contracts: Mapping[str, Mapping[str, Any]]) -> dict[s
             arrays, key=lambda each: int(each.removeprefix("cell"))
         )
         pairs = [(each["name"], each["dtype"], each["shape"], arrays[f"cell{at}"]) for at, each in enumerate(stated)]
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as fault:
+        if not all(isinstance(name, str) for name, *_ in pairs):
+            raise ValueError("a cell has no name")
+    except Exception as fault:  # what bytes of any origin make of zip, numpy's headers and JSON
         raise _bad(f"these bytes are no checkpoint: {fault}") from fault
     if not known:
         raise _bad(f"these bytes are no checkpoint of format {FORMAT}")
@@ -97,8 +100,19 @@ def _arrays(data: bytes) -> dict[str, Array]:
     with zipfile.ZipFile(io.BytesIO(data)) as members:
         if any(each.compress_type != zipfile.ZIP_STORED or each.file_size > len(data) for each in members.infolist()):
             raise ValueError("its members are compressed")
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        return {each.removesuffix(".npy"): _array(members.read(each)) for each in members.namelist()}
+
+
+def _array(content: bytes) -> Array:
+    """The array of an .npy file, which is as long as its header says: nothing is made for what is not there."""
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("an array is of another version")
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+    data = stream.read()
+    if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"an array of shape {shape} has {len(data)} bytes")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C").copy()
 
 
 def _value(name: str, form: tuple[Any, Any], array: Array, contracts: Mapping[str, Mapping[str, Any]]) -> Value:

@@ -132,7 +132,8 @@ def _channels(media: Media, value: Array) -> Samples:
         form = f"{value.dtype} {list(value.shape)}"
         what = f"output '{media.output}', {form}, is no sound of {media.channels} channels of floats"
         raise ExecutionError("audio-shape", what)
-    return array.astype(np.float32)
+    with np.errstate(over="ignore"):  # infinite then, and clipped where integers are made
+        return array.astype(np.float32)
 
 
 def _frames(media: Media, samples: Samples) -> bytes:

@@ -81,7 +81,7 @@ def _checked(folder: Path, verify: bool) -> Manifest:
 def _graphs(manifest: Manifest) -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
     graphs = {
-        name: Graph(homes[each["in"]] / each["file"], manifest.package / each["weights"])
+        name: Graph(homes[each["in"]] / each["file"], _folder(manifest.package, each["weights"]))
         for name, each in manifest.data["graphs"].items()
     }
     for path in (path for graph in graphs.values() for path in (graph.file, graph.weights)):
@@ -91,6 +91,11 @@ def _graphs(manifest: Manifest) -> dict[str, Graph]:
             what = f"ONNX Runtime opens only names that are UTF-8, and {str(path)!r} is none"
             raise LoadError("bad-path", what, help="rename the folder") from fault
     return graphs
+
+
+def _folder(package: Path, name: str) -> Path:
+    """A folder of weights, by its name from the package's; the name climbs with `..` where links led out of that."""
+    return (package.resolve() / name).resolve() if name.startswith("..") else package / name
 
 
 def _tables(manifest: Manifest) -> dict[str, Table]:

@@ -32,7 +32,8 @@ def as_pictures(array: Array, value_range: str, dims: Sequence[int | str | None]
     if first is None:
         raise RequestError("no-pictures", f"no axis of a tensor of shape {list(array.shape)} can be its channels")
     added, factor = _TO_BYTES[value_range]
-    levels = np.nan_to_num((batch.astype(np.float32) + np.float32(added)) * np.float32(factor), nan=0.0)
+    with np.errstate(over="ignore"):  # infinite then, and clipped
+        levels = np.nan_to_num((batch.astype(np.float32) + np.float32(added)) * np.float32(factor), nan=0.0)
     whole = np.floor(np.clip(levels, 0, 255) + np.float32(0.5)).astype(np.uint8)
     return list(np.ascontiguousarray(whole.transpose(0, 2, 3, 1)) if first else whole)
 

@@ -24,11 +24,12 @@ def pool(array: Array, kind: str, axis: int, rows: int, normalize: bool, marks: 
     empty = np.flatnonzero(~valid.any(axis=1))
     if empty.size:
         raise ExecutionError("profile-lengths", f"row {empty[0]} has no valid position to pool")
-    pooled = _reduced(moved, kind, valid)
-    if normalize:
-        squares = np.square(pooled)
-        norm = np.sqrt(squares.sum(axis=-1, keepdims=True) if pooled.ndim > 1 else squares)
-        pooled = pooled / np.maximum(norm, _LEAST_NORM)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite stays so, without a word
+        pooled = _reduced(moved, kind, valid) if len(moved) else np.zeros((0, *moved.shape[2:]), np.float32)
+        if normalize:
+            squares = np.square(pooled)
+            norm = np.sqrt(squares.sum(axis=-1, keepdims=True) if pooled.ndim > 1 else squares)
+            pooled = pooled / np.maximum(norm, _LEAST_NORM)
     return np.moveaxis(pooled, 0, rows - (axis < rows)) if rows >= 0 else pooled[0]
 
 

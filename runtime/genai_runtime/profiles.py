@@ -112,7 +112,8 @@ class Profile:
 
 
 def _plain(array: Array) -> Array:
-    return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
 
 
 def _joined(parts: Sequence[Array], axis: int) -> Array:

@@ -141,7 +141,8 @@ class Sessions:
 
 def _open(graph: Graph, settings: Settings) -> Any:
     options = dict(settings.options)
-    options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
+    if graph.weights != graph.file.parent:  # with it, ONNX Runtime refuses links that it follows from the graph's own
+        options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
     return binding.open_session(graph.file, options, settings.providers)
 
 

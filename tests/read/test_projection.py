@@ -54,10 +54,15 @@ LEFT = {
     + "raw = MatMul hidden head; again = Add raw by_position; logits = Softmax:axis=1 again",
     "a sum over positions": FIRST
     + "raw = MatMul hidden head; total = ReduceSum raw position_axis; logits = Sub raw total",
-    "a norm over positions": FIRST + "raw = MatMul hidden head; logits = LayerNormalization:axis=1 raw bias",
+    "a norm from positions on": FIRST + "raw = MatMul hidden head; logits = LayerNormalization:axis=1 raw bias",
     "a norm scaled by position": FIRST + "raw = MatMul hidden head; logits = LayerNormalization raw by_position",
     "flattened rows": FIRST + "flat2 = Reshape hidden flat; raw = MatMul flat2 head; logits = Reshape raw three2",
     "the product is read elsewhere": FIRST + "raw = MatMul hidden head; logits = Tanh raw; other = Neg raw",
+    "logits are read elsewhere": FIRST + "logits = MatMul hidden head; other = Neg logits",
+    "a norm over positions": FIRST + "raw = MatMul hidden head; logits = LayerNormalization:axis=1 raw bias",
+    "a norm with a scale by position": FIRST
+    + "raw = MatMul hidden head; logits = LayerNormalization:axis=2 raw by_position",
+    "an overridable bias": FIRST + "raw = MatMul hidden head; logits = Add raw given",
     "no constant": FIRST
     + "turned = Transpose:perm=0,2,1 hidden; square = MatMul hidden turned; logits = MatMul square mixed",
 }
@@ -76,11 +81,14 @@ def model_of(text: str) -> onnx.ModelProto:
             attributes[key] = [int(one) for one in value.split("+")] if "+" in value else int(value)
         nodes.append(helper.make_node(op, operands, made.split(), **attributes))
     outputs = ["logits", *(["other"] if "other" in text else [])]
-    constants = {**CONSTANTS, "three2": np.array([ROWS, WIDTH, IDS])}
+    constants = {**CONSTANTS, "three2": np.array([ROWS, WIDTH, IDS]), "given": CONSTANTS["bias3"]}
     graph = helper.make_graph(
         nodes,
         "decoder",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", "positions"])],
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", "positions"]),
+            helper.make_tensor_value_info("given", TensorProto.FLOAT, None),
+        ],
         [helper.make_tensor_value_info(each, TensorProto.FLOAT, ["rows", "positions", IDS]) for each in outputs],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
@@ -114,7 +122,7 @@ def test_one_position_a_row_is_the_same_as_all_of_them(text: str, external: bool
 
 @pytest.mark.parametrize("text", LEFT.values(), ids=LEFT.keys())
 def test_a_graph_that_may_mix_positions_is_left_alone(text: str) -> None:
-    assert isinstance(logits_projection(model_of(text), "logits"), str)
+    assert isinstance(logits_projection(model_of(text), "logits", {"ids", "given"}), str)
 
 
 def test_logits_that_come_from_no_input_are_left_alone() -> None:

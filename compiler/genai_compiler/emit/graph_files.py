@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from genai_compiler.emit.edited_graph import edited_bytes
 from genai_compiler.emit.linked_graph import linked_bytes
+from genai_compiler.emit.weight_places import follow_links
 from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.package import Graph, Package
@@ -34,22 +35,36 @@ class GraphFile:
         return {"in": "compiled", "file": self.file, "weights": self.weights, "sha256": digest}
 
 
-def graph_files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
-    """The graph file of every component that has a graph, by name. No two that are made here have one name."""
+def graph_files(plan: Plan, package: Package, bundle: bool) -> Mapping[str, GraphFile]:
+    """The graph file of every component that has a graph, by name. bundle: weights will lie under their names."""
+    files = _files(plan, package)
+    return files if bundle else {name: _followed(each, package) for name, each in files.items()}
+
+
+def _followed(made: GraphFile, package: Package) -> GraphFile:
+    """The same with links of the package followed, which ONNX Runtime would not do from here."""
+    if made.content is None:
+        return made
+    content, weights = follow_links(made.content, made.weights, package.root)
+    return GraphFile(made.file, weights, content)
+
+
+def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
     edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, SelectLast)}
-    found, taken = dict[str, GraphFile](), set[str]()
+    found, converted, taken = dict[str, GraphFile](), dict[str, GraphFile](), set[str]()
     for each in plan.components:
         if isinstance(each.edit, Linked):
-            found[each.name] = GraphFile(_free(each.name, ".onnx", taken), ".", linked_bytes(each.edit, package))
-    converted: dict[str, GraphFile] = {}
+            found[each.name] = GraphFile(_free(each.name, taken), ".", linked_bytes(each.edit, package))
     for name, graph in sorted(package.graphs.items()):
         folder = PurePosixPath(graph.artifact).parent.as_posix()
         if name in edits:
-            content = edited_bytes(graph, package.root, edits[name])
-            found[name] = GraphFile(_free(_plain(name), ".edited.onnx", taken), folder, content)
+            found[name] = GraphFile(
+                _free(f"{_plain(name)}.edited", taken), folder, edited_bytes(graph, package.root, edits[name])
+            )
         elif graph.textproto and graph.artifact not in converted:
-            stem = graph.artifact.replace("/", "__").removesuffix(".textproto").removesuffix(".onnx")
-            found[name] = converted[graph.artifact] = GraphFile(_free(stem, ".onnx", taken), folder, _binary(graph))
+            stem = graph.artifact.removesuffix(".textproto").removesuffix(".onnx")
+            made = GraphFile(_free(_plain(stem.replace("/", "__")), taken), folder, _binary(graph))
+            found[name] = converted[graph.artifact] = made
         else:
             found[name] = converted.get(graph.artifact) or GraphFile(graph.artifact, folder)
     return found
@@ -65,15 +80,16 @@ def _binary(graph: Graph) -> bytes:
     return content
 
 
-def _plain(component: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", component)[:64]
+def _plain(name: str) -> str:
+    """A part of a file name, of plain characters."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
 
 
-def _free(stem: str, ending: str, taken: set[str]) -> str:
-    """A file name different from all `taken`, also where upper and lower case are one, and taken from now on."""
-    name, count = f"{FOLDER}/{stem}{ending}", 1
+def _free(stem: str, taken: set[str]) -> str:
+    """A file of the folder, different from all `taken` in any spelling of letters, and taken from now on."""
+    name, count = f"{FOLDER}/{stem}.onnx", 1
     while name.lower() in taken:
         count += 1
-        name = f"{FOLDER}/{stem}_{count}{ending}"
+        name = f"{FOLDER}/{stem}.{count}.onnx"
     taken.add(name.lower())
     return name

@@ -1,8 +1,9 @@
 """The graph of an island: the graphs of its members, linked by the values that flow between them.
 
 Every name inside is the member's own behind the member's place and component, so that a failing operator says where it
-comes from; ports are named as the plan's values. Small weights are copied, external ones referenced from the package's
-folder. Claims of the members about shapes are left out: fixed extents of inputs stay, nothing else is needed.
+comes from; ports are named as the plan's values, which may be any text. Small weights are copied, external ones
+referenced from the package's folder. Claims of the members about shapes are left out: fixed extents of inputs stay,
+nothing else is needed.
 """
 
 from collections.abc import Iterator
@@ -20,12 +21,21 @@ from genai_compiler.read.package import Graph, Package
 
 def linked_bytes(linked: Linked, package: Package) -> bytes:
     """The linked graph in binary form; same input, same bytes."""
-    link = _Link()
+    link, lead = _Link(), _lead(linked)
     for at, member in enumerate(linked.members):
-        link.add(member, _model(package.graphs[member.component], package), f"{at}.{member.component}/")
+        link.add(member, _model(package.graphs[member.component], package), f"{lead}{at}.{member.component}/")
     model = ir.to_proto(link.model(linked.outputs))
     content: bytes = model.SerializeToString(deterministic=True)
     return content
+
+
+def _lead(linked: Linked) -> str:
+    """What names inside begin with, so that none is that of a value of the plan; "" for ordinary ones."""
+    values = [value for member in linked.members for _, value in (*member.inputs, *member.outputs)]
+    lead = ""
+    while any(each.startswith(lead) and each[len(lead) :][:1].isdigit() for each in values):
+        lead += "."
+    return lead
 
 
 def _model(graph: Graph, package: Package) -> ModelProto:
@@ -62,23 +72,21 @@ class _Link:
         graph = model.graph
         ports, results = {each.name: each for each in graph.inputs}, {each.name: each for each in graph.outputs}
         self._rename(model, prefix)
+        graph.outputs.clear()
+        graph.inputs.clear()
         sources = {ports[port]: self._source(value, ports[port]) for port, value in member.inputs}
         for port, source in sources.items():
             ir.convenience.replace_all_uses_with(port, source)
         made = list(graph)
-        graph.outputs.clear()
-        graph.inputs.clear()
         graph.remove(made)
         self.nodes.extend(made)
         self._keep_initializers(graph, set(sources))
         for port, value in member.outputs:
             result = results[port]
             result = sources.get(result, result)
-            if result.producer() is None:  # an input or a weight that is an output as it is
-                same = ir.Node("", "Identity", [result], num_outputs=1, name=f"{prefix}{port}")
-                same.outputs[0].type = result.type
-                self.nodes.append(same)
-                result = same.outputs[0]
+            # An input or a weight that is an output as it is, or a value that has a name of the plan already.
+            if result.producer() is None or result in self.values.values():
+                result = self._same(result, f"{prefix}{port}")
             self.values[value] = result
         self.opsets.update(model.opset_imports)
         self.version = max(self.version, model.ir_version)
@@ -95,7 +103,7 @@ class _Link:
             opset_imports=self.opsets,
             name="island",
         )
-        return ir.Model(graph, ir_version=self.version, functions=self.functions)
+        return ir.Model(graph, ir_version=max(self.version, 4), functions=self.functions)
 
     def _source(self, value: str, port: ir.Value) -> ir.Value:
         if value not in self.values:
@@ -105,7 +113,27 @@ class _Link:
                 shape = ir.Shape(dims)
             self.values[value] = ir.Value(name=value, type=port.type, shape=shape)
             self.inputs.append(self.values[value])
+        elif self.values[value] in self.inputs:
+            self._narrow(self.values[value], port)
         return self.values[value]
+
+    def _narrow(self, taken: ir.Value, port: ir.Value) -> None:
+        """An input that several ports take keeps the fixed extents of all of them."""
+        if port.shape is None:
+            return
+        known = taken.shape or [f"{taken.name}[{axis}]" for axis in range(len(port.shape))]
+        pairs = zip(known, port.shape, strict=True)
+        taken.shape = ir.Shape(
+            [mine if isinstance(mine, int) or not isinstance(dim, int) else dim for mine, dim in pairs]
+        )
+
+    def _same(self, value: ir.Value, name: str) -> ir.Value:
+        """Another value equal to `value`."""
+        count = len(self.nodes)
+        node = ir.Node("", "Identity", [value], num_outputs=1, name=f"{name}.{count}")
+        node.outputs[0].name, node.outputs[0].type = f"{name}/{count}", value.type
+        self.nodes.append(node)
+        return node.outputs[0]
 
     def _keep_initializers(self, graph: ir.Graph, bound: set[ir.Value]) -> None:
         for each in list(graph.initializers.values()):
@@ -133,14 +161,14 @@ class _Link:
                 for each in graph.inputs:
                     each.name = f"{prefix}{each.name}"
         for function in model.functions.values():
-            for node in function:
+            for node in _all_nodes(function):
                 if node.op_identifier() in local:
                     node.op_type = f"{prefix}{node.op_type}"
             function.name = f"{prefix}{function.name}"
             self.functions.append(function)
 
 
-def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+def _all_nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
     yield from ir.traversal.RecursiveGraphIterator(graph)
 
 

@@ -3,6 +3,7 @@
 An end that the graph lacks is found where exactly one port fits; the false name is reported.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ def resolve_dataflow(
         what = f"the models feed each other in a circle: {' -> '.join(loop)}"
         resolving.report("cyclic-dataflow", (), what, "a value can't be needed before it is made: leave one edge out")
     fed = [(each.target, each.input.name) for each in edges]
-    for target, port in sorted({each for each in fed if fed.count(each) > 1}):
+    for target, port in sorted(each for each, count in Counter(fed).items() if count > 1):
         what = f"two values are joined to '{target}.{port}'"
         resolving.report("wrong-port", (), what, "keep one")
     return edges, tuple(resolving.problems)

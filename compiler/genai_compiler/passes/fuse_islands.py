@@ -21,10 +21,13 @@ from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Branch, CapacityCheck, Component, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
 from genai_compiler.read.extents import Extents
+from genai_compiler.read.linkable import opsets, unlinkable
 from genai_compiler.read.weights import weight_bytes
 
 LIGHT = 64 << 10
 """Bytes of weights up to which a graph may have a copy in an island."""
+
+Shape = tuple[int | str | None, ...]
 
 
 def fuse_islands(plan: Plan, profile: Profile) -> Plan:
@@ -41,12 +44,15 @@ def fuse_islands(plan: Plan, profile: Profile) -> Plan:
 
 @dataclass
 class _Island:
-    """Members so far. place: its index among the ops of its region. opsets: by domain."""
+    """Members so far. place: its index among the ops of its region. opsets: by domain. taken: what ports say of the
+    shape of values from outside, by value.
+    """
 
     place: int
     members: list[Invoke] = field(default_factory=list)
     made: set[str] = field(default_factory=set)
     opsets: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, Shape] = field(default_factory=dict)
 
 
 @dataclass
@@ -55,6 +61,7 @@ class _Grouping:
 
     extents: of values, when no request replaces a component. whole: invokes with the checks that they need then, by
     what they define. islands: the invoke that stands for each, and its members. alone: why components stay alone.
+    judged: what stands against linking a component's graph.
     """
 
     plan: Plan
@@ -63,6 +70,7 @@ class _Grouping:
     whole: Mapping[tuple[str, ...], Invoke]
     islands: list[tuple[Invoke, list[Invoke]]] = field(default_factory=list)
     alone: dict[str, str] = field(default_factory=dict)
+    judged: dict[str, str] = field(default_factory=dict)
 
     def region(self, ops: tuple[Op, ...]) -> Iterator[Op]:
         """The ops of a region, an island's first member standing for all of them."""
@@ -118,12 +126,15 @@ class _Grouping:
             return "adapters of a request change what it computes"
         if any(isinstance(each, CapacityCheck) for each in op.before):
             return "it writes at places that are checked before"
-        if graph.model.graph.sparse_initializer:
-            return "it has sparse weights"
         size = weight_bytes(graph.model)
         if size > LIGHT:
             return f"its weights ({size / 1e6:.0f} MB) belong to one session"
-        return self.profile.apart.get(op.component, "")
+        return self.profile.apart.get(op.component, "") or self._unlinkable(op.component)
+
+    def _unlinkable(self, component: str) -> str:
+        if component not in self.judged:
+            self.judged[component] = unlinkable(self.profile.graphs[component].model)
+        return self.judged[component]
 
     def _home(self, op: Invoke, islands: list[_Island], where: dict[str, int]) -> _Island | None:
         """The first island that the invoke may join."""
@@ -137,11 +148,18 @@ class _Grouping:
         return None
 
     def _fits(self, op: Invoke, island: _Island) -> bool:
-        """Whether values from inside are certain to have the rank and the fixed extents of the ports that take them."""
-        ports = {each.name: each.shape for each in self.profile.graphs[op.component].signature.inputs}
+        """Whether values from inside are certain to have the rank and the fixed extents of the ports that take them.
+
+        Ports that take one value from outside must ask for one shape.
+        """
+        ports = self._ports(op)
         for port, value in op.inputs:
             shape = ports.get(port)
-            if value not in island.made or shape is None:
+            if shape is None:
+                continue
+            if value not in island.made:
+                if _one_shape(shape, island.taken.get(value, shape)) is None:
+                    return False
                 continue
             extents = self.extents.get(value)
             if extents is None or len(extents) != len(shape):
@@ -150,20 +168,38 @@ class _Grouping:
                 return False
         return True
 
+    def _ports(self, op: Invoke) -> Mapping[str, Shape | None]:
+        """The shapes that the graph of an invoke asks of its inputs."""
+        signature = self.profile.graphs[op.component].signature
+        return {each.name: each.shape for each in (*signature.inputs, *signature.defaulted)}
+
     def _agree(self, op: Invoke, island: _Island) -> bool:
-        opsets = dict(self.profile.graphs[op.component].signature.opsets)
-        return all(island.opsets.get(domain, version) == version for domain, version in opsets.items())
+        asked = opsets(self.profile.graphs[op.component].model)
+        return all(island.opsets.get(domain, version) == version for domain, version in asked)
 
     def _join(self, op: Invoke, island: _Island) -> None:
         island.members.append(op)
+        ports = self._ports(op)
+        for port, value in op.inputs:
+            shape = ports.get(port)
+            if shape is not None and value not in island.made:
+                island.taken[value] = _one_shape(shape, island.taken.get(value, shape)) or shape
         island.made.update(defines(op))
-        island.opsets.update(self.profile.graphs[op.component].signature.opsets)
+        island.opsets.update(opsets(self.profile.graphs[op.component].model))
 
     def _closed(self, island: _Island) -> Invoke:
         first = island.members[0]
         if len(island.members) > 1:
             self.islands.append((first, island.members))
         return first
+
+
+def _one_shape(one: Shape, other: Shape) -> Shape | None:
+    """What holds for a value of both shapes, None where no value has both."""
+    pairs = list(zip(one, other, strict=False))
+    if len(one) != len(other) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+        return None
+    return tuple(a if isinstance(a, int) else b for a, b in pairs)
 
 
 def _linked(plan: Plan, body: tuple[Op, ...], grouping: _Grouping) -> Plan:

@@ -82,7 +82,7 @@ class _Known:
     def of(self, value: str, axis: int) -> Extent:
         """The extent of a value on an axis, in its simplest form."""
         extents = self.extents.get(value, ())
-        extent: Extent = extents[axis] if axis < len(extents) else f"{value}[{axis}]"
+        extent: Extent = extents[axis] if axis < len(extents) else _own(value, axis)
         while extent in self.same:
             extent = self.same[extent]
         return extent
@@ -93,7 +93,7 @@ class _Known:
 
     def named(self, value: str, type: Type) -> Extents:
         """The extents of a value whose symbols are the package's own."""
-        return tuple(_symbol(type, axis) or f"{value}[{axis}]" for axis in range(type.rank))
+        return tuple(_declared(type, axis, _own(value, axis)) for axis in range(type.rank))
 
     def equate(self, extents: list[Extent]) -> None:
         """From here on these are one extent."""
@@ -101,11 +101,22 @@ class _Known:
         self.same.update((each, first) for each in others if isinstance(each, str))
 
 
-def _symbol(type: Type, axis: int) -> Extent | None:
+def _own(value: str, axis: int) -> str:
+    """The name of an extent that nothing is known of. Names are any texts: each kind begins with a sign of its own."""
+    return f"@{axis} {value}"
+
+
+def _named(symbol: str, factor: int = 1) -> str:
+    """The name of the extent that a symbol stands for, a number of times."""
+    return f"*{factor} {symbol}" if factor != 1 else f"${symbol}"
+
+
+def _declared(type: Type, axis: int, other: str) -> Extent:
+    """The extent that a type states, else `other`."""
     dim = type.dims[axis]
     if isinstance(dim, str):
-        return f"{dim}*{type.row_factor}" if axis == type.row_axis and type.row_factor != 1 else f"${dim}"
-    return dim
+        return _named(dim, type.row_factor if axis == type.row_axis else 1)
+    return other if dim is None else dim
 
 
 def _region(ops: tuple[Op, ...], known: _Known) -> tuple[Op, ...]:
@@ -128,7 +139,7 @@ def _proved(op: Op, known: _Known) -> Op:
         case _:
             known.unsure.update(defines(op))
             for value in defines(op):
-                known.extents[value] = tuple(f"{value}[{axis}]" for axis in range(known.plan.types[value].rank))
+                known.extents[value] = tuple(_own(value, axis) for axis in range(known.plan.types[value].rank))
             return op
 
 
@@ -142,7 +153,7 @@ def _invoke(op: Invoke, known: _Known) -> Invoke:
             known.unsure.add(value)
             extents = (None,) * rank
         known.extents[value] = tuple(
-            f"{value}[{axis}]" if extent is None else extent for axis, extent in enumerate(extents)
+            _own(value, axis) if extent is None else extent for axis, extent in enumerate(extents)
         )
     return replace(op, before=before, after=_kept(op.after, known))
 
@@ -196,13 +207,13 @@ def _unit(extent: Extent, factor: int) -> Extent:
     if factor == 1:
         return extent
     if isinstance(extent, int):
-        return extent // factor if extent % factor == 0 else f"{extent}/{factor}"
-    symbol, _, times = extent.rpartition("*")
-    return f"${symbol}" if symbol and times == str(factor) else f"{extent}/{factor}"
+        return extent // factor if extent % factor == 0 else f"/{factor} {extent}"
+    times, _, symbol = extent.partition(" ")
+    return _named(symbol) if times == f"*{factor}" else f"/{factor} {extent}"
 
 
 def _is_divided(unit: Extent) -> bool:
-    return isinstance(unit, str) and "/" in unit
+    return isinstance(unit, str) and unit.startswith("/")
 
 
 def _loop(op: Loop, known: _Known) -> Loop:
@@ -238,6 +249,6 @@ def _branch(op: Branch, known: _Known) -> Branch:
         known.unsure.update([join.name] if known.unsure.intersection(sources) else [])
         columns = zip(*(known.whole(value) for value in sources), strict=False)
         known.extents[join.name] = tuple(
-            extents[0] if len(set(extents)) == 1 else f"{join.name}[{axis}]" for axis, extents in enumerate(columns)
+            extents[0] if len(set(extents)) == 1 else _own(join.name, axis) for axis, extents in enumerate(columns)
         )
     return replace(op, cases=tuple(cases), default=default)

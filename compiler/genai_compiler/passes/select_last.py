@@ -66,7 +66,7 @@ def _place(plan: Plan, facts: DecodeFacts, graph: Graph) -> Projection | str:
         return "the graph does not say that its logits are [rows, positions, vocabulary]"
     if dict(graph.signature.opsets).get("", 0) < MIN_OPSET:
         return f"the graph's opset is older than {MIN_OPSET}"
-    return logits_projection(graph.model, facts.logits)
+    return logits_projection(graph.model, facts.logits, {port for port, _ in plan.component(facts.component).inputs})
 
 
 def _one(type: Type) -> Type:

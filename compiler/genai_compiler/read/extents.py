@@ -1,12 +1,15 @@
 """Extents of a graph's outputs in terms of its inputs' extents, by ONNX shape inference.
 
-What the file itself claims about shapes behind its inputs is set aside: a claim is no proof. Symbols stand for unknown
+What the file itself claims about shapes behind its inputs is set aside, in nested graphs and local functions too: a
+claim is no proof. So is the content of an initializer in whose place something is given. Symbols stand for unknown
 extents; an output's extent that inference gives as one of them has that extent in every run.
 """
 
 from collections.abc import Mapping
 
-from onnx import ModelProto, TensorShapeProto, shape_inference
+from onnx import AttributeProto, ModelProto, TensorShapeProto, shape_inference
+
+from genai_compiler.read.nodes import all_graphs, all_nodes
 
 Extent = int | str
 """A number, or a symbol: equal symbols, equal extents."""
@@ -18,12 +21,12 @@ MAX_NODES, MAX_BYTES = 2000, 1 << 20
 
 def output_extents(model: ModelProto, inputs: Mapping[str, Extents]) -> Mapping[str, tuple[Extent | None, ...]]:
     """Per output whose rank inference finds: its extents, None where they stay unknown. inputs: every port's."""
-    if len(model.graph.node) > MAX_NODES or model.ByteSize() > MAX_BYTES:
+    if len(model.graph.node) > MAX_NODES or model.ByteSize() > MAX_BYTES or _declares_types(model):
         return {}
     asked, symbols = _asked(model, inputs)
     try:
         inferred = shape_inference.infer_shapes(asked, data_prop=True)
-    except (RuntimeError, ValueError):  # InferenceError, and what a malformed graph raises
+    except Exception:  # what a malformed graph makes of a library; ONNX Runtime judges it when it is opened
         return {}
     found: dict[str, tuple[Extent | None, ...]] = {}
     for each in inferred.graph.output:
@@ -36,12 +39,18 @@ def _asked(model: ModelProto, inputs: Mapping[str, Extents]) -> tuple[ModelProto
     """The model with these input extents and no other claims; and what its symbols stand for."""
     asked = ModelProto()
     asked.CopyFrom(model)
-    del asked.graph.value_info[:]
-    for each in asked.graph.output:
-        each.type.tensor_type.ClearField("shape")
+    given = [each for each in asked.graph.initializer if each.name not in inputs]
+    del asked.graph.initializer[:]
+    asked.graph.initializer.extend(given)
+    for graph in all_graphs(asked):
+        del graph.value_info[:]
+        for each in (*graph.input, *graph.output):
+            if each.type.HasField("tensor_type"):
+                each.type.tensor_type.ClearField("shape")
+    for function in asked.functions:
+        del function.value_info[:]
     names: dict[Extent, str] = {}
     for each in asked.graph.input:
-        each.type.tensor_type.ClearField("shape")
         if each.name not in inputs:
             continue
         shape = each.type.tensor_type.shape
@@ -52,6 +61,15 @@ def _asked(model: ModelProto, inputs: Mapping[str, Extents]) -> tuple[ModelProto
             else:
                 shape.dim.add(dim_param=names.setdefault(extent, f"s{len(names)}"))
     return asked, {name: extent for extent, name in names.items()}
+
+
+def _declares_types(model: ModelProto) -> bool:
+    """Whether an attribute of a node is a type, which may claim a shape (`Optional`)."""
+    return any(_is_type(each) for node in all_nodes(model) for each in node.attribute)
+
+
+def _is_type(attribute: AttributeProto) -> bool:
+    return attribute.HasField("tp") or bool(attribute.type_protos)
 
 
 def _extent(dim: TensorShapeProto.Dimension, symbols: Mapping[str, Extent]) -> Extent | None:

@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.read.artifacts import may_hold
 from genai_compiler.read.json_text import read_json
 from genai_compiler.read.places import Places
 from genai_compiler.read.tree import Limits
@@ -44,7 +45,7 @@ def _shown_name(path: Path, root: Path) -> str:
 
 def _read_bytes(path: Path, root: Path, file: str, limits: Limits) -> bytes:
     try:
-        if not path.resolve(strict=True).is_relative_to(root.resolve()):
+        if not may_hold(root, path.resolve(strict=True)):
             raise _fault("outside-package", file, "the file lies outside the package", "copy it into the package")
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):

@@ -11,7 +11,7 @@ from typing import Literal
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.nodes import constant_ints, integer, is_onnx, nested_graphs, operator_of, sums_rows
+from genai_compiler.read.nodes import all_nodes, constant_ints, integer, is_onnx, nested_graphs, operator_of, sums_rows
 
 MaskUse = Literal["lengths", "columns"]
 
@@ -101,16 +101,13 @@ def last_token_only(model: ModelProto, logits: str) -> bool:
 
 def random_ops(model: ModelProto) -> tuple[str, ...]:
     """Names of the nodes that draw random numbers inside the graph, nested graphs and functions included."""
-    bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
-    return tuple(
-        node.name or node.op_type for body in bodies for node in body if node.op_type in _RANDOM and is_onnx(node)
-    )
+    found = (node for node in all_nodes(model) if node.op_type in _RANDOM and is_onnx(node))
+    return tuple(node.name or node.op_type for node in found)
 
 
 def op_types(model: ModelProto) -> frozenset[tuple[str, str]]:
     """(domain, operator) of every node, nested graphs and functions included; the ONNX domain is ""."""
-    bodies = [graph.node for graph in nested_graphs(model.graph)] + [each.node for each in model.functions]
-    return frozenset(operator_of(node) for body in bodies for node in body)
+    return frozenset(operator_of(node) for node in all_nodes(model))
 
 
 def _readers(graph: GraphProto) -> defaultdict[str, list[tuple[NodeProto, GraphProto]]]:

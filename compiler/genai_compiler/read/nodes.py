@@ -1,9 +1,9 @@
 """Nodes of an ONNX graph, as everything that proves something of a graph looks at them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 CONTRIB = "com.microsoft"
 _ONNX = ("", "ai.onnx")
@@ -81,6 +81,22 @@ def nested_graphs(graph: GraphProto) -> Iterable[GraphProto]:
                 pending.extend(graphs_of(attribute))
 
 
+def all_graphs(model: ModelProto) -> Iterator[GraphProto]:
+    """Every graph of a model, outer ones first, then those in the bodies of its local functions."""
+    yield from nested_graphs(model.graph)
+    for node in (node for each in model.functions for node in each.node):
+        for graph in (graph for attribute in node.attribute for graph in graphs_of(attribute)):
+            yield from nested_graphs(graph)
+
+
+def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Every node of a model, nested graphs and local functions included."""
+    for graph in all_graphs(model):
+        yield from graph.node
+    for function in model.functions:
+        yield from function.node
+
+
 def value_names(graph: GraphProto) -> set[str]:
     """Every name that stands for a value in the graph or in one nested in it."""
     names = set[str]()
@@ -88,5 +104,5 @@ def value_names(graph: GraphProto) -> set[str]:
         held = (tensor.name for tensor in each.initializer)
         sparse = (tensor.values.name for tensor in each.sparse_initializer)
         ports = (port.name for port in (*each.input, *each.output))
-        names.update(held, sparse, ports, *(node.output for node in each.node))
+        names.update(held, sparse, ports, *((*node.input, *node.output) for node in each.node))
     return names

@@ -4,11 +4,11 @@ Behind that value every operator treats each position for itself. Found from dom
 axis 1 of [rows, positions, ...]; nothing is guessed from names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import networkx
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from genai_compiler.read.graph_facts import random_ops
 from genai_compiler.read.nodes import (
@@ -54,13 +54,16 @@ class Projection:
     label: str
 
 
-def logits_projection(model: ModelProto, logits: str) -> Projection | str:
-    """How a rank-3 output [rows, positions, vocabulary] comes from the hidden state, or why that is not clear."""
+def logits_projection(model: ModelProto, logits: str, given: Set[str] = frozenset()) -> Projection | str:
+    """How a rank-3 output [rows, positions, vocabulary] comes from the hidden state, or why that is not clear.
+
+    given: ports that get a value although an initializer could stand in.
+    """
     graph = model.graph
     if random_ops(model):
         return "the graph draws random numbers"
     writers = {name: node for node in graph.node for name in node.output if name}
-    flow = _flow(graph)
+    flow = _flow(graph, given)
     if logits not in flow:
         return "the logits do not depend on the inputs"
     above = networkx.immediate_dominators(flow, _INPUTS)
@@ -76,9 +79,9 @@ def logits_projection(model: ModelProto, logits: str) -> Projection | str:
     return found or "the operators before the logits may mix positions, or others read what they make"
 
 
-def _flow(graph: GraphProto) -> networkx.DiGraph:
-    """An edge from each value to what is made from it, only what depends on the inputs."""
-    held = {each.name for each in graph.initializer}
+def _flow(graph: GraphProto, given: Set[str]) -> networkx.DiGraph:
+    """An edge from each value to what is made from it, only what depends on the inputs and what else is `given`."""
+    held = {each.name for each in graph.initializer} - given
     flow = networkx.DiGraph()
     flow.add_edges_from((_INPUTS, each.name) for each in graph.input if each.name not in held)
     for node in graph.node:
@@ -110,7 +113,7 @@ def _behind(
         if layout is None:
             return None
         layouts[name] = layout
-    readers = {made for name in between - {logits} for made in flow.successors(name)}
+    readers = {made for name in between for made in flow.successors(name)}
     alone = readers <= between and layouts[logits] == Layout(3, True)
     return tuple(order) if alone else None
 
@@ -119,7 +122,7 @@ def _layout(node: NodeProto, layouts: Mapping[str, Layout], graph: GraphProto) -
     """What a node makes of its operands' layouts, None when it might touch positions."""
     rule = _RULES.get(operator_of(node))
     given = [layouts[name] for name in node.input if name in layouts]
-    leads = rule in (_alone, _normalized, _product, _reduced, _reshaped, _split)
+    leads = rule in (_alone, _packed_product, _normalized, _product, _reduced, _reshaped, _split)
     if rule is None or not given or (leads and node.input[0] not in layouts):
         return None
     return rule(node, given, graph)
@@ -129,8 +132,13 @@ Rule = Callable[[NodeProto, list[Layout], GraphProto], Layout | None]
 
 
 def _alone(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
-    """Element for element of one operand, or rows of it by a packed constant matrix."""
+    """Element for element of one operand."""
     return given[0] if len(given) == 1 else None
+
+
+def _packed_product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
+    """By a packed constant matrix, where the last axis is not that of positions."""
+    return given[0] if len(given) == 1 and given[0].rank > POSITIONS + 1 else None
 
 
 def _normalized(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
@@ -155,8 +163,9 @@ def _broadcast(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layou
 
 
 def _product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
-    """By a constant matrix: rows of the left operand stay rows."""
-    return given[0] if len(given) == 1 and len(_shape(node.input[1], graph) or ()) == 2 else None
+    """By a constant matrix: rows of the left operand stay rows, where the last axis is not that of positions."""
+    fits = len(given) == 1 and given[0].rank > POSITIONS + 1
+    return given[0] if fits and len(_shape(node.input[1], graph) or ()) == 2 else None
 
 
 def _concatenated(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
@@ -207,7 +216,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     **{("", each): _broadcast for each in ("Add", "Sub", "Mul", "Div")},
     **{("", each): _reduced for each in ("ReduceSum", "ReduceMean", "ReduceMax")},
     ("", "MatMul"): _product,
-    **dict.fromkeys(_PACKED, _alone),
+    **dict.fromkeys(_PACKED, _packed_product),
     ("", "Concat"): _concatenated,
     ("", "Split"): _split,
     ("", "Reshape"): _reshaped,
@@ -240,10 +249,20 @@ def _shape(name: str, graph: GraphProto) -> list[int] | None:
     if writer is None or not is_onnx(writer):
         return None
     if writer.op_type == "Constant":
-        return next(([int(dim) for dim in each.t.dims] for each in writer.attribute if each.name == "value"), [])
+        return next((_constant_shape(each) for each in writer.attribute), None)
     if writer.op_type == "Transpose":
         shape = _shape(writer.input[0], graph)
         return shape[::-1] if shape is not None and len(shape) == 2 else None
     if writer.op_type in ("Cast", "Identity", "DequantizeLinear"):
         return _shape(writer.input[0], graph)
     return None
+
+
+def _constant_shape(attribute: AttributeProto) -> list[int] | None:
+    """The extents of a constant that this attribute of a `Constant` gives."""
+    if attribute.name == "value":
+        return [int(dim) for dim in attribute.t.dims]
+    if attribute.name in ("value_float", "value_int", "value_string"):
+        return []
+    lists = {"value_floats": attribute.floats, "value_ints": attribute.ints, "value_strings": attribute.strings}
+    return [len(lists[attribute.name])] if attribute.name in lists else None

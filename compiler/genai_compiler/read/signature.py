@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto
 
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import CacheOp, cache_ops
 from genai_compiler.read.external_data import check_external_data, external_tensors
-from genai_compiler.read.nodes import graphs_of, nested_graphs
+from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
@@ -24,6 +24,9 @@ MAX_FILE_BYTES = (2 << 30) + (64 << 20)  # protobuf itself stops at 2 GiB
 MAX_GRAPH_BYTES = 512 << 20
 MAX_NODES = 2_000_000
 MAX_NESTING = 32
+
+_FIXED = 3
+"""The last IR version whose initializers are constants although they are listed as inputs."""
 
 _DTYPES = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT8E4M3FN: "float8_e4m3fn"}
 _DTYPES |= {TensorProto.FLOAT8E5M2: "float8_e5m2"}
@@ -47,7 +50,8 @@ class Port:
 class Signature:
     """What a graph says without its weights. `external_data`: package-relative names, checked to be there.
 
-    defaulted: graph inputs that an initializer stands in for when nothing is bound.
+    defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
+    every initializer is listed as an input, and none can be given.
     """
 
     inputs: tuple[Port, ...]
@@ -103,7 +107,7 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         metadata=tuple(sorted((each.key, each.value) for each in model.metadata_props)),
         external_data=files,
         cache_ops=cache_ops(graph),
-        defaulted=tuple(port_of(each) for each in graph.input if each.name in held),
+        defaulted=tuple(port_of(each) for each in graph.input if each.name in held and model.ir_version > _FIXED),
     )
 
 
@@ -138,7 +142,8 @@ def _parse(file: Path, name: str) -> ModelProto:
 def _check_bounds(model: ModelProto) -> None:
     if not model.HasField("graph"):
         raise _Bound("it holds no graph")
-    level, nodes = [model.graph], 0
+    level: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    nodes = 0
     for _ in range(MAX_NESTING):
         nodes += sum(len(each.node) for each in level)
         if nodes > MAX_NODES:
@@ -154,13 +159,11 @@ def _check_names(model: ModelProto) -> None:
     names: list[object] = [each.domain for each in model.opset_import]
     names += [text for each in model.metadata_props for text in (each.key, each.value)]
     names += [text for each in external_tensors(model) for text in _texts(each)]
-    bodies = [each.node for each in model.functions]
-    for graph in nested_graphs(model.graph):
+    for graph in all_graphs(model):
         values = (*graph.input, *graph.output, *graph.initializer)
         names += [each.name for each in values]
         names += [dim.dim_param for each in (*graph.input, *graph.output) for dim in each.type.tensor_type.shape.dim]
-        bodies.append(graph.node)
-    for node in (node for body in bodies for node in body):
+    for node in all_nodes(model):
         names += (node.name, node.op_type, node.domain, *node.input, *node.output)
         names += [each.name for each in node.attribute]
     if not all(isinstance(each, str) for each in names):

@@ -1,6 +1,7 @@
 """JSON of an adapter: an object without duplicate keys, without NaN, within bounds."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ def read_json(file: Path, limit: int) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(each for each in names if names.count(each) > 1)!r} stands there twice")
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {name!r} stands there twice")
     return made
 
 

@@ -5,6 +5,7 @@ itself keeps its weight transposed. PEFT multiplies by lora_alpha / r, by lora_a
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,6 +76,6 @@ def _of_module(config: Mapping[str, Any], name: str, pattern: str, entry: str, m
         if module == ending or module.endswith(f".{ending}"):
             value = given
             break
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise AdapterFault("adapter-config", f"{name} has no usable {entry}: {value!r}")
     return float(value)
