@@ -23,7 +23,7 @@ def output_extents(model: ModelProto, inputs: Mapping[str, Extents]) -> Mapping[
     asked, symbols = _asked(model, inputs)
     try:
         inferred = shape_inference.infer_shapes(asked, data_prop=True)
-    except (RuntimeError, ValueError):  # InferenceError, and what a malformed graph raises
+    except (RuntimeError, ValueError, shape_inference.InferenceError):  # operators it does not know, malformed ones
         return {}
     found: dict[str, tuple[Extent | None, ...]] = {}
     for each in inferred.graph.output:
