@@ -45,9 +45,16 @@ RUNTIME: dict[str, Row] = {
     "V327": Row(("wrong-dtype", "wrong-rank", "wrong-shape", "symbol-conflict"), "genai_runtime.inputs", _RUN),
     "V328": Row(("wrong-rank", "empty-prompt"), "genai_runtime.inputs", _RUN),
     "V329": Row(("loop-bound",), "genai_runtime.rows", _RUN, "the bound of a loop"),
-    "V330": Row(("loop-predicate",), "genai_runtime.rows", "tests/property/test_findings.py", "a rank above 1: V249, before a run"),
+    "V330": Row(
+        ("loop-predicate",),
+        "genai_runtime.rows",
+        "tests/property/test_findings.py",
+        "a rank above 1: V249, before a run",
+    ),
     "V332": Row(("recurrence",), "genai_runtime.cells", _RUN),
-    "V333": Row(("recurrence",), "genai_runtime.cells", _ROWS, "where a graph says no rank; else before a run, by V247"),
+    "V333": Row(
+        ("recurrence",), "genai_runtime.cells", _ROWS, "where a graph says no rank; else before a run, by V247"
+    ),
     "V334": Row(("inactive-rows",), "genai_runtime.rows", _RUN),
     "V335": Row(("branch-case",), "genai_runtime.rows", "tests/test_flow_documents.py"),
     "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.publish", _RUN),

@@ -77,7 +77,7 @@ def growing(
         what = f"cell '{name}' grows by {step.size} increments up to {limit.size} limits; only cells of a service "
         raise ExecutionError("recurrence", what + "group grow row by row (V333)", origin=origin)
     elif 1 not in (step.size, limit.size) and step.size != limit.size:
-        what = f"cell '{name}' grows by {step.size} increments up to {limit.size} limits, which are not of the same rows"
+        what = f"cell '{name}' grows by {step.size} increments up to {limit.size} limits, not of the same rows"
         raise ExecutionError("recurrence", what, origin=origin)
     elif (step > limit).any():
         what = f"cell '{name}' grows by {step.tolist()}, its row limits are {limit.tolist()}"

@@ -1,8 +1,8 @@
 """The rows of a request by its `row_selection` input: one permutation for everything that has an entry a row.
 
-The standard (3.11, 3.1) lets a caller give it and has the runtime make it otherwise. It names positions of the request's
-own rows, before anything is bound; a position may stand in it several times, or not at all. No batch is re-ordered
-while it runs: that permutation is the identity.
+The standard (3.11, 3.1) lets a caller give it and has the runtime make it otherwise. It names positions of the rows of
+the request, before anything is bound; a position may stand in it several times, or not at all. No batch is re-ordered
+while it runs: the runtime's permutation is the identity.
 """
 
 from collections.abc import Mapping, Sequence

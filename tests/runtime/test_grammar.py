@@ -1,4 +1,4 @@
-"""Grammar guidance as a step runs it (standard, 5.1): what it makes of a small automaton, and what it refuses (V342)."""
+"""Grammar guidance as a step runs it (standard, 5.1): what it makes of an automaton, and what it refuses (V342)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rules about rows that only a run can break: growth row by row (V333), a selection of rows (V339). And V340, before it."""
+"""Rules about rows: growth row by row (V333), a selection of rows (V339); and bindings without a source (V340)."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import pytest
 from genai_compiler import CompileError
 from genai_runtime import ExecutionError, Model, RequestError
 
-from tests.property.kinds import expanded, mat
 from tests.property.kinds import contract as of
+from tests.property.kinds import expanded, mat
 from tests.property.test_findings import ONE, ROW, TRUE, TWO, Made, given, made, refused
 from tools.fixtures.document import application, cell, emit, invoke, literal, loop
 
@@ -27,7 +27,7 @@ SELECTION = {
 
 
 def grown(made: Made) -> Any:
-    """A cell that grows by one column, by an increment whose contract nobody states: its component's ports are inferred."""
+    """A cell that grows by one column. Nobody states the contract of the increment, and the graph gives it no rank."""
     wide = mat("int64", "?")
     contract = {**of(wide, "c.any"), "shape": ["batch", "grows"]}
     inputs = {"x": application(contract, "x"), "by": application(of(ROW), "by"), "t": TRUE, "n": TWO}
