@@ -102,6 +102,8 @@ def call_faults(model: genai_runtime.Model, call: Call) -> list[str]:
         return refusal_faults(call, failure)
     if call.error_kind is not None:
         return [f"expected an error of kind {call.error_kind}"]
+    if any(result.runtime_steps.values()):
+        return [f"the runtime supplied a step that the package has graphs for: {result.runtime_steps}"]
     return compare(call.expect, published(result), result.iterations) + delivery_faults(call, result)
 
 
@@ -124,9 +126,6 @@ def delivery_faults(call: Call, result: Result) -> list[str]:
     if made.shape != pcm.shape or np.abs(made - pcm).max(initial=0) > wanted["pcm_atol"]:
         faults.append(f"pcm_s16_interleaved: {made.tolist()[:16]}...")
     return faults
-    if any(result.runtime_steps.values()):
-        return [f"the runtime supplied a step that the package has graphs for: {result.runtime_steps}"]
-    return compare(call.expect, published(result), result.iterations)
 
 
 def refusal_faults(call: Call, failure: genai_runtime.GenaiError) -> list[str]:

@@ -12,15 +12,13 @@ import yaml
 from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main
 from genai_compiler.driver import STAGES, Options
-from genai_compiler.passes import PASSES
-from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.build import build
 from genai_compiler.plan.ir import Branch, Copy, Decode, Emit, Invoke, Loop, Plan, SelectToken
+from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.uses import walk
 from genai_compiler.plan.verify import verify
 from genai_compiler.problem import errors
 from genai_compiler.read.load import load_package
-from genai_compiler.read.negotiate import missing_of
 
 from tests.conftest import CASES, FIXTURES
 from tests.data import DATA, needs_data
@@ -50,18 +48,9 @@ def steps(value: Any) -> Iterator[Any]:
 
 
 def plan_of(path: Path) -> Plan:
-    """The plan after the last stage; a document that asks for what is not offered yet is planned past that."""
-    loaded = load_package(path, complete=False)
-    if not missing_of(loaded.metadata, loaded.places):
-        plan = compile_package(path, options=NO_FILES).plan
-        assert plan is not None
-        return plan
-    plan, found = build(loaded)
-    assert errors(found) == ()
-    serving = loaded.workflow.serving
-    profile = Profile(loaded.graphs, serving.state_service.groups if serving else {})
-    for each in PASSES:
-        plan = each(plan, profile)
+    """The plan after the last stage."""
+    plan = compile_package(path, options=NO_FILES).plan
+    assert plan is not None
     return plan
 
 
@@ -87,6 +76,21 @@ def test_there_are_nineteen() -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
 def test_a_document_is_planned_and_its_plan_is_sound(path: Path) -> None:
     assert verify(plan_of(path)) == ()
+
+
+@needs_data
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_the_command_plans_a_document(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is refused and nothing is missing; all it warns of is files that are not there. The plan is printed."""
+    assert main(["--no-artifacts", "--format", "text", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == plan_text(plan_of(path))
+    assert all("warning: missing-file" in line for line in err.splitlines() if line.startswith("  ") and ": " in line)
+    assert "not offered" not in err
+    assert main(["--no-artifacts", "--format", "json", str(path)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["missing"] == []
+    assert {(each["severity"], each["code"]) for each in said["problems"]} <= {("warning", "missing-file")}
 
 
 @needs_data

@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 _RUN = "tests/test_conformance.py"
-_UNTESTED = "no test breaks it alone yet"
+_ROWS = "tests/runtime/test_row_rules.py"
 RUNTIME: dict[str, Row] = {
     "V324": Row(("unknown-input",), "genai_runtime.inputs", _RUN),
     "V325": Row(("missing-input",), "genai_runtime.inputs", _RUN),
@@ -45,7 +45,16 @@ RUNTIME: dict[str, Row] = {
     "V327": Row(("wrong-dtype", "wrong-rank", "wrong-shape", "symbol-conflict"), "genai_runtime.inputs", _RUN),
     "V328": Row(("wrong-rank", "empty-prompt"), "genai_runtime.inputs", _RUN),
     "V329": Row(("loop-bound",), "genai_runtime.rows", _RUN, "the bound of a loop"),
+    "V330": Row(
+        ("loop-predicate",),
+        "genai_runtime.rows",
+        "tests/property/test_findings.py",
+        "a rank above 1: V249, before a run",
+    ),
     "V332": Row(("recurrence",), "genai_runtime.cells", _RUN),
+    "V333": Row(
+        ("recurrence",), "genai_runtime.cells", _ROWS, "where a graph says no rank; else before a run, by V247"
+    ),
     "V334": Row(("inactive-rows",), "genai_runtime.rows", _RUN),
     "V335": Row(("branch-case",), "genai_runtime.rows", "tests/test_flow_documents.py"),
     "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.publish", _RUN),
@@ -55,7 +64,9 @@ RUNTIME: dict[str, Row] = {
     "V346": Row(("no-session-state",), "genai_runtime.kept", "tests/runtime/test_conversation.py"),
     "V347": Row(("conversation-too-long",), "genai_runtime.conversation", "tests/runtime/test_conversation.py"),
     "V348": Row(("committed-tokens",), "genai_runtime.publish", "tests/runtime/test_speculation.py"),
-    "V340": Row(("binding-without-source",), "genai_compiler.plan.build_steps", "", f"before a run; {_UNTESTED}"),
+    "V339": Row(("row-selection",), "genai_runtime.row_selection", _ROWS),
+    "V340": Row(("binding-without-source",), "genai_compiler.plan.build_steps", _ROWS, "before a run"),
+    "V342": Row(("adapter",), "genai_runtime.adapters.registry", "tests/runtime/test_grammar.py"),
     "V343": Row(
         ("adapter-selection", "adapter-cache", "adapter-binding", "adapter-fallback"),
         "genai_runtime.lora.selection",

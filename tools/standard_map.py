@@ -10,20 +10,8 @@ from tools.standard_workflow import WORKFLOW
 
 SECTIONS = {**WORKFLOW, **SERVICES}
 
-LATER = frozenset(
-    """
-    check.image_program check.image_shapes check.image_values plan.image_program emit.programs
-    rt.adapters.image.program rt.adapters.image.preprocess
-    check.audio_program plan.audio_program rt.adapters.audio.program emit.speech check.speech rt.media rt.speech
-    passes.fuse_islands
-    check.adapter_files check.lora_uses plan.lora plan.adapted read.lora_data read.lora_seam rt.lora.composing
-    rt.lora.files rt.lora.cache
-    plan.speculation plan.build_speculation plan.build_budget passes.speculate rt.speculation rt.blocks rt.budget
-    plan.task_views plan.dependencies emit.task_facts read.identity rt.profiles rt.pooling rt.sequence_text
-    rt.conversation rt.kept
-    """.split()  # noqa: SIM905
-)
-"""Modules that other branches bring; the page marks those that are not there yet."""
+LATER: frozenset[str] = frozenset()
+"""Modules that are awaited: the page marks them. None is."""
 
 NEVER, AUTHOR = "never", "when an author lists it"
 CAPABILITIES: dict[str, str] = {

@@ -15,7 +15,7 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             "top level (1.2, 1.3)",
-            ("Metadata",),
+            ("Metadata", "DocumentFacts"),
             read="read.validate read.explain read.history",
             verified="check.document",
             planned="plan.build:build",
@@ -90,7 +90,7 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             verified="check.generation_profiles",
             planned="plan.task_views",
             run="emit.task_facts rt.profiles rt.pooling rt.sequence_text",
-            tests="tests/check/test_rules.py",
+            tests="tests/check/test_rules.py tests/runtime/test_profiles.py",
         ),
         Row(
             "what must not stand in metadata (1.10)",
@@ -103,7 +103,7 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             "identity and cache dependencies (1.11)",
             read="read.identity",
             planned="plan.dependencies",
-            tests="tests/read/test_rules.py",
+            tests="tests/read/test_identity.py tests/plan/test_dependencies.py",
             remark="facts about a document for caches of a host",
         ),
     ),
@@ -169,8 +169,13 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             "row scope (2.4, 3.11)",
             ("RowScope",),
             verified="check.effects_rows",
-            tests="tests/check/test_rules.py",
-            remark="no batch is re-ordered while it runs, so nothing compacts rows",
+            run="rt.row_selection:select_rows",
+            tests="tests/check/test_rules.py tests/runtime/test_row_rules.py",
+            remark="not planned: no batch is re-ordered while it runs, so nothing compacts a component. An input of "
+            "role `row_selection` is the identity where the caller gives none; a caller of `run` may give one: rows "
+            "that are there (V339), as often as wanted. It re-orders every value that is aligned with the rows, "
+            "adapters of rows among them, before anything is bound. With a session, or through `generate`, only the "
+            "identity is taken",
         ),
         Row(
             "effects (2.5)",
@@ -195,7 +200,7 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             verified="check.sessions check.finals",
             planned="plan.build_steps",
             run="rt.request rt.conversation rt.kept",
-            tests="tests/check/test_rules.py tests/runtime/test_sessions.py",
+            tests="tests/check/test_rules.py tests/runtime/test_sessions.py tests/runtime/test_conversation.py",
         ),
         Row(
             "serving and groups (2.7)",
@@ -217,8 +222,10 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             "reuse, capabilities, checkpoints (2.7)",
             ("StateReuse", "StateCapabilities", "Checkpoint"),
             verified="check.groups check.rollback",
-            tests="tests/check/test_rules.py",
-            remark="what a group permits; no prefix is shared between requests and no state leaves the process",
+            run="rt.kept",
+            tests="tests/check/test_rules.py tests/runtime/test_checkpoint.py",
+            remark="what a group permits. Checkpoints hold the semantic cells of a session; no prefix is shared "
+            "between requests and no cache of a decoder leaves the process",
         ),
         Row(
             "sequence, invoke (2.8)",

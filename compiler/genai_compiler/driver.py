@@ -25,6 +25,7 @@ from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.passes import PASSES
+from genai_compiler.passes.left_out import check_left_out, left_out
 from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
@@ -52,7 +53,7 @@ class Options:
     """How to compile. bundle: copy what the package needs into the folder. force: replace a folder that is not ours.
 
     artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
-    hints_file: advice of the user, an `execution_hints.json` (standard, section 9).
+    hints_file: advice of the user, an `execution_hints.json` (standard, section 9). without: passes to leave out.
     """
 
     bundle: bool = False
@@ -61,6 +62,7 @@ class Options:
     artifacts: bool = True
     hints: ExecutionHints | Mapping[str, Any] | None = None
     hints_file: Path | None = None
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,11 @@ def compile_package(
 ) -> Compiled:
     """Compile the package in a folder into `out` (default: `<package>.compiled` beside it).
 
-    Raises CompileError with every problem of the package; InternalError for a bug of the compiler. Nothing is written
-    unless everything succeeded, and the package is never changed.
+    Raises CompileError with every problem of the package (or of `options.without`); InternalError for a bug of the
+    compiler. Nothing is written unless everything succeeded, and the package is never changed.
     """
     root, options, trace = Path(package), options or Options(), trace or _silent
+    check_left_out(options.without, [each.__name__ for each in PASSES])
     if not options.artifacts:
         return _plan_only(root, Path(out) if out is not None else None, options, trace)
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
@@ -92,7 +95,7 @@ def compile_package(
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
-    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options))
+    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
     notes = (*loaded.notes, *task_views(loaded)[2])
     if options.stop_after != "emit":
@@ -114,7 +117,7 @@ def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> 
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
-    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options))
+    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
     if target is not None:
         write_plan(target, plan_text(plan))
     return Compiled(target, plan, "", ordered((*loaded.warnings, *warnings)), loaded.notes)
@@ -129,7 +132,11 @@ def check_package(package: str | Path, artifacts: bool = True) -> tuple[Problem,
 
 
 def plan_package(
-    package: Package, stop_after: str, trace: Trace, hints: Sequence[SourcedHints] = ()
+    package: Package,
+    stop_after: str,
+    trace: Trace,
+    hints: Sequence[SourcedHints] = (),
+    without: Sequence[str] = (),
 ) -> tuple[Plan, tuple[Problem, ...]]:
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
     doubts = _checked(package)
@@ -141,11 +148,12 @@ def plan_package(
     plan = replace(plan, placements=advice.placements, decisions=(*plan.decisions, *advice.decisions))
     _verified("build", plan)
     trace("build", plan_text(plan))
-    profile = profile_of(package)
     if stop_after == "build":
         return plan, problems
+    plan, profile = left_out(plan, without), profile_of(package)
     for each in PASSES:
-        plan = _guarded(each.__name__, plan, each, profile)
+        if each.__name__ not in without:
+            plan = _guarded(each.__name__, plan, each, profile)
         _verified(each.__name__, plan)
         trace(each.__name__, plan_text(plan))
         if stop_after == each.__name__:

@@ -52,17 +52,33 @@ def bounded(name: str, current: Value, following: Value, axis: int, maximum: Val
 
 
 def growing(
-    name: str, current: Value, following: Value, axis: int, increment: Value, maximum: Value, origin: str
+    name: str,
+    current: Value,
+    following: Value,
+    axis: int,
+    increment: Value,
+    maximum: Value,
+    origin: str,
+    grouped: bool = False,
 ) -> None:
-    """`axis` grows by exactly the increment and stays within the maximum (vectors: within the largest row)."""
+    """`axis` grows by exactly the increment and stays within the maximum (vectors: within the largest row).
+
+    grouped: the cell belongs to a service group; only then can rows grow by numbers of their own (V333).
+    """
     before, after = current.shape(), following.shape()
-    step, limit = to_array(increment), to_array(maximum)
+    step, limit = to_array(increment).reshape(-1), to_array(maximum).reshape(-1)
     _others_equal(name, before, after, axis, origin)
     if step.size == 1 and limit.size == 1:
         wanted = before[axis] + int(step.flat[0])
         if after[axis] != wanted or after[axis] > int(limit.flat[0]):
             what = f"cell '{name}' went from {before[axis]} to {after[axis]} on axis {axis}; it grows by "
             raise ExecutionError("recurrence", what + f"{int(step.flat[0])} up to {int(limit.flat[0])}", origin=origin)
+    elif not grouped:
+        what = f"cell '{name}' grows by {step.size} increments up to {limit.size} limits; only cells of a service "
+        raise ExecutionError("recurrence", what + "group grow row by row (V333)", origin=origin)
+    elif 1 not in (step.size, limit.size) and step.size != limit.size:
+        what = f"cell '{name}' grows by {step.size} increments up to {limit.size} limits, not of the same rows"
+        raise ExecutionError("recurrence", what, origin=origin)
     elif (step > limit).any():
         what = f"cell '{name}' grows by {step.tolist()}, its row limits are {limit.tolist()}"
         raise ExecutionError("recurrence", what, origin=origin)

@@ -9,6 +9,8 @@ import numpy as np
 from genai_runtime.options import ROLES, role_fallbacks
 from genai_runtime.problem import RequestError
 from genai_runtime.request import Request
+from genai_runtime.row_selection import ROLE as ROW_SELECTION
+from genai_runtime.row_selection import identity, select_rows
 from genai_runtime.values import NUMPY, Array, Value, encode, to_bfloat16, to_value
 
 Dim = int | str | None
@@ -56,7 +58,7 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
     _refuse_unknown(inputs, request.tensors)
     symbols: dict[str, int] = {}
     fallbacks = _fallbacks(inputs, request)
-    given = {each.name: _given(each, request, fallbacks) for each in inputs}
+    given = select_rows(inputs, {each.name: _given(each, request, fallbacks) for each in inputs}, request)
     arrays: dict[str, Array] = {}
     for each in sorted(inputs, key=lambda item: item.name):
         array = given[each.name]
@@ -64,7 +66,7 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
             arrays[each.name] = _checked(each, array, symbols)
     for each in sorted(inputs, key=lambda item: item.name):
         if given[each.name] is None:
-            array = _literal(each, symbols)
+            array = identity(inputs, arrays) if each.role == ROW_SELECTION else _literal(each, symbols)
             if array is not None:
                 arrays[each.name] = _checked(each, array, symbols)
             elif each.required:

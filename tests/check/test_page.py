@@ -23,7 +23,9 @@ def test_what_the_page_names_exists() -> None:
         assert all(f'"{code}"' in sources for code in each.codes), number
 
 
-def test_every_rule_of_documents_is_answered_for() -> None:
-    numbers = [*range(1, 57), *range(69, 324)]
+def test_every_rule_is_answered_for() -> None:
+    """By a code and a test that breaks it, or by a reason why nothing can."""
+    numbers = range(1, LAST + 1)
     assert [number for number in numbers if row(number).remark == NOT_YET] == []
     assert all(row(number).test for number in numbers if row(number).module)
+    assert [number for number in numbers if not row(number).module] == [123, 273, 331, 345]

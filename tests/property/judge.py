@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import genai_runtime
+import ml_dtypes
 import numpy as np
 import yaml
 from genai_compiler import Options, compile_package
@@ -74,7 +75,7 @@ class Subject:
         try:
             return interpret(
                 self.folder,
-                {name: _native(array) for name, array in request.inputs.items()},
+                {name: self._as_declared(name, _native(array)) for name, array in request.inputs.items()},
                 stop_on_eos=request.stop_on_eos,
                 session=request.session,
                 sessions_store=self.store,
@@ -83,6 +84,14 @@ class Subject:
             )
         except ReferenceError as refused:
             return refused
+
+    def _as_declared(self, name: str, array: Array) -> Array:
+        """Numpy has no bfloat16: the runtime takes float32 for it and rounds; the interpreter is given it rounded."""
+        for input, spec in self.document["pipeline"]["workflow"]["inputs"].items():
+            named = name in (input, spec["source"].get("name"))
+            if named and spec["contract"]["dtype"] in ("bfloat16", "bf16") and array.dtype == np.float32:
+                return array.astype(ml_dtypes.bfloat16)
+        return array
 
     def judge(self, request: Request, exact: bool = True) -> Wanted | None:
         """Both routes on one request: raises Disagreement; gives what they agree on, None when both refuse.

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from genai_compiler import CompileError
 from genai_runtime import GenaiError
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
 
@@ -266,6 +267,27 @@ def test_a_branch_output_over_a_branch_output_of_a_session_cell_is_its_final_val
         assert found is not None
         values.append(np.asarray(found.outputs["out"]).tolist())
     assert values == [[(1 * 3 + 1) * 3 + 1], [50], [((50 * 3 + 1) % 97 * 3 + 1) % 97]]
+
+
+def test_an_adapter_without_a_contract_is_refused(made: Made) -> None:
+    """5.1: only a contract says which action a step runs. The folder was written and could not be loaded."""
+    adapter = {"kind": "adapter", "abi": "onnx-genai.grammar-guidance", "version": "1"}
+    component = {**made.onnx("identity", ROW), "implementation": adapter}
+    steps = [invoke("walk", {"x0": "x"}, {"y0": "y"}), emit("y", "out")]
+    pins = {"capabilities": [], "adapter_abis": {"onnx-genai.grammar-guidance": "1"}}
+    with pytest.raises(CompileError) as refusal:
+        made.subject({"x": application(of(ROW), "x")}, {"out": ROW}, {"walk": component}, steps, manifest=pins)
+    assert [each.code for each in refusal.value.problems] == ["adapter-contract"]
+    assert "clone, lookahead, commit" in refusal.value.problems[0].help
+
+
+def test_float32_stands_for_bfloat16(made: Made) -> None:
+    """Numpy has none: what a caller gives as float32 is rounded to it, by both routes."""
+    kind = row("bfloat16")
+    subject = made.subject({"x": application(of(kind), "x")}, {"out": kind}, {}, [emit("x", "out")])
+    found = subject.judge(given(x=np.array([1.00390625, 3.0], np.float32)))
+    assert found is not None
+    assert np.asarray(found.outputs["out"]).astype(np.float32).tolist() == [1.0, 3.0]
 
 
 def test_an_expanded_port_takes_whole_requests_only(made: Made) -> None:

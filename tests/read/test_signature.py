@@ -1,10 +1,12 @@
 """Reading signatures: every dtype and shape as the graph has it, weights untouched, damage named."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact, relative_name
@@ -98,6 +100,52 @@ def test_every_truncation_is_a_problem(tmp_path: Path) -> None:
 def test_what_is_no_model(tmp_path: Path, content: bytes, word: str) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
     assert word in faults(tmp_path / "m.onnx", tmp_path)[0].what
+
+
+def _same_output(made: onnx.ModelProto) -> None:
+    made.graph.node.add().CopyFrom(made.graph.node[0])
+
+
+def _output_of_an_input(made: onnx.ModelProto) -> None:
+    made.graph.node[0].output[0] = "x"
+
+
+def _nameless_attribute(made: onnx.ModelProto) -> None:
+    made.graph.node[0].attribute.add(type=onnx.AttributeProto.INT, i=1)
+
+
+def _other_domain(made: onnx.ModelProto) -> None:
+    made.graph.node[0].domain = "com.example"
+
+
+def _nested(made: onnx.ModelProto) -> None:
+    inner = helper.make_graph([helper.make_node("Relu", ["x"], ["z"], domain="com.example")], "inner", [], [])
+    made.graph.node[0].attribute.append(helper.make_attribute("then_branch", inner))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_same_output, "two of its nodes or inputs are called 'y'"),
+        (_output_of_an_input, "two of its nodes or inputs are called 'x'"),
+        (_nameless_attribute, "node 'Identity' has an attribute without a name"),
+        (_other_domain, "node 'Identity' is of the domain 'com.example', of which it imports no version"),
+        (_nested, "node 'Relu' is of the domain 'com.example'"),
+    ],
+)
+def test_a_graph_without_the_form_of_one_is_refused(
+    tmp_path: Path, change: Callable[[onnx.ModelProto], None], said: str
+) -> None:
+    """Found by damage: linking such a graph with others ended in a traceback. ONNX Runtime refuses them too."""
+    made = model()
+    change(made)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    (problem,) = faults(path, tmp_path)
+    assert problem.code == "unreadable-graph"
+    assert said in problem.what
+    with pytest.raises(Exception):  # noqa: B017 - one of several classes of native code
+        onnxruntime.InferenceSession(made.SerializeToString())
 
 
 def wrapped(number: int, body: bytes) -> bytes:

@@ -14,17 +14,21 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from genai_compiler.plan.edits import Linked, Member
+from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.external_data import external_tensors
 from genai_compiler.read.package import Graph, Package
 
 
 def linked_bytes(linked: Linked, package: Package) -> bytes:
-    """The linked graph in binary form; same input, same bytes."""
+    """The linked graph in binary form; same input, same bytes. Raises CompileError for members that can't be read."""
     link, lead = _Link(), _lead(linked)
-    for at, member in enumerate(linked.members):
-        link.add(member, _model(package.graphs[member.component], package), f"{lead}{at}.{member.component}/")
-    model = ir.to_proto(link.model(linked.outputs))
+    try:
+        for at, member in enumerate(linked.members):
+            link.add(member, _model(package.graphs[member.component], package), f"{lead}{at}.{member.component}/")
+        model = ir.to_proto(link.model(linked.outputs))
+    except ir.serde.SerdeError as fault:
+        raise _unlinkable(linked, package, fault) from fault
     content: bytes = model.SerializeToString(deterministic=True)
     return content
 
@@ -36,6 +40,16 @@ def _lead(linked: Linked) -> str:
     while any(each.startswith(lead) and each[len(lead) :][:1].isdigit() for each in values):
         lead += "."
     return lead
+
+
+def _unlinkable(linked: Linked, package: Package, fault: Exception) -> CompileError:
+    cause: BaseException = fault
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    files = dict.fromkeys(package.graphs[each.component].artifact for each in linked.members)
+    what = f"the graphs {', '.join(files)} can't be linked: {cause}"
+    help = "look at them with onnx.checker; --without fuse_islands runs them one by one"
+    return CompileError([Problem("unreadable-graph", Place(next(iter(files))), "", what, help)])
 
 
 def _model(graph: Graph, package: Package) -> ModelProto:

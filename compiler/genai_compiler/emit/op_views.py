@@ -234,7 +234,8 @@ class OpViews:
         if cell.recurrence == "bounded":
             return self._call("bounded", name, current, following, str(cell.axis), maximum, origin)
         increment = self.names.of(carry.increment)
-        return self._call("growing", name, current, following, str(cell.axis), increment, maximum, origin)
+        grouped = ("grouped=True",) if cell.group else ()
+        return self._call("growing", name, current, following, str(cell.axis), increment, maximum, origin, *grouped)
 
     def _carry(self, op: Loop, live: str) -> tuple[str, ...]:
         """Lines that turn next values into current ones, all at once; inactive rows keep theirs."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 from genai_compiler.check.capabilities import derived
+from genai_compiler.check.components import ACTIONS
 from genai_compiler.check.fault import Rule, Rules
 from genai_compiler.plan.report import WORKFLOW, Path, Report
 from genai_compiler.problem import Missing
@@ -67,6 +68,10 @@ def negotiate(package: Package, report: Report) -> None:
             what = f"component '{name}' is {abi}, which works before a workflow begins: no step invokes it (V341)"
             help = "remove the step; model.speech puts the prompt together"
             report.error("boundary-adapter", (*WORKFLOW, "components", name), what, help)
+        elif component is not None and component.contract is None and implementation.abi in ACTIONS:
+            what = f"component '{name}' is {abi}, and nothing says which of its actions a step runs"
+            help = f"give it a contract with parameters.action, one of: {', '.join(ACTIONS[implementation.abi])}"
+            report.error("adapter-contract", (*WORKFLOW, "components", name), what, help)
 
 
 def missing_of(metadata: Metadata, places: Places) -> tuple[Missing, ...]:

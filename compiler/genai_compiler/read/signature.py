@@ -14,6 +14,7 @@ from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import CacheOp, cache_ops
 from genai_compiler.read.external_data import check_external_data, external_tensors
+from genai_compiler.read.graph_form import form_fault
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
@@ -80,6 +81,7 @@ def load_graph(path: Path, root: Path) -> ModelProto:
         model = _parse(find_artifact(root, name).file, name)
         _check_bounds(model)
         _check_names(model)
+        _check_form(model)
     except ArtifactFault as fault:
         raise CompileError([fault.problem(Place(name), "")]) from fault
     except TextprotoFault as fault:
@@ -168,6 +170,12 @@ def _check_names(model: ModelProto) -> None:
         names += [each.name for each in node.attribute]
     if not all(isinstance(each, str) for each in names):
         raise _Bound("a name in it is no UTF-8 text: the file is damaged")
+
+
+def _check_form(model: ModelProto) -> None:
+    fault = form_fault(model)
+    if fault:
+        raise _Bound(fault)
 
 
 def _texts(tensor: TensorProto) -> list[object]:
