@@ -4,7 +4,7 @@ Presets, the flow and the wires say what is joined; the graphs decide names, dty
 of a model or a type decides anything.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from genai_compiler.lower.pipeline_edges import (
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
-from genai_compiler.lower.pipeline_stages import Around, around, decoder_session
+from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.search_defaults import defaults_of
 from genai_compiler.lower.stages import with_stages
 from genai_compiler.lower.stated import Stated
@@ -105,7 +105,7 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
 def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     form, decoder, config = reading.form, reading.decoder, reading.config
     beside = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
-    facts, text, doubts = _facts(reading, beside)
+    facts, text, doubts = _facts(reading, beside, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found)
     if errors(problems):
@@ -138,13 +138,16 @@ def _defaults(
     return defaults_of(config.search, place, limit, vocabulary)
 
 
-def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:
+def _facts(
+    reading: _Reading, beside: Around, resolving: Resolving
+) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:
     """The decoder's facts; problems in the words of version 2."""
     form, decoder, front = reading.form, reading.decoder, beside.front
     path: DocPath = (*SESSIONS, decoder)
     streams = {taken.name for _, taken in front.facts.streams} if front is not None else set[str]()
     fed = {each.input.name: each.value for each in reading.edges if each.target == decoder}
     fed = {port: value for port, value in fed.items() if port not in streams}
+    fed |= source_mask(reading.form, beside.stages, reading.signature, reading.ports.own | {*fed})
     io = reading.ports.io if front is None else reading.ports.io.model_copy(update={"inputs_embeds_input": None})
     source = DecoderSource(
         form.text.root,
@@ -163,7 +166,20 @@ def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, 
         facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as error:
         raise CompileError(retold(each, decoder, format_path(path)) for each in error.problems) from error
+    facts = replace(facts, start=_start(reading, beside, to_encoder, text, resolving))
     return facts, text, tuple(retold(each, decoder, format_path(path)) for each in doubts)
+
+
+def _start(reading: _Reading, beside: Around, to_encoder: bool, text: TextFacts, resolving: Resolving) -> int | None:
+    """The token that starts an output when nobody gives one: beside an encoder, whatever that one takes."""
+    stated, path = reading.form.text.document.tokens.decoder_start, ("tokens", "decoder_start")
+    if to_encoder:
+        return text.decoder_start
+    if stated is not None and (beside.front is not None or not beside.stages):
+        what = "decoder_start has no effect on a decoder without an encoder: its output follows the prompt"
+        resolving.report("ignored-key", path, what, "remove it", True)
+        return None
+    return stated
 
 
 def _stated(reading: _Reading) -> Stated:
