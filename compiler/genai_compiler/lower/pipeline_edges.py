@@ -7,7 +7,7 @@ from genai_compiler.lower.dataflow import Edge, contradict
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.problem import CompileError
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
-from genai_compiler.read.pipeline_form import EXTENDS, FLOW, SESSIONS, PipelineForm, Resolving, Wire
+from genai_compiler.read.pipeline_form import EXTENDS, FLOW, MAX_STAGES, SESSIONS, PipelineForm, Resolving, Wire
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port, Signature, load_graph, signature_of
 from genai_compiler.read.suggest import closest
@@ -26,7 +26,7 @@ def read_graphs(form: PipelineForm, resolving: Resolving) -> SessionGraphs:
     artifacts: dict[str, str] = {}
     signatures: dict[str, Signature] = {}
     root, places = form.text.root, form.text.places
-    for name in form.running or tuple(form.sessions):
+    for name in (form.running or tuple(form.sessions))[:MAX_STAGES]:  # a longer flow is refused unread
         file, path = form.sessions[name].file, (*SESSIONS, name, "file")
         if file is None:
             continue
