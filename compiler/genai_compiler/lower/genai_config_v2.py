@@ -33,6 +33,7 @@ from genai_compiler.lower.stated import Stated
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
+from genai_compiler.read.cache_sizes import cache_sizes
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import PIPELINE, SESSIONS, PipelineForm, Resolving, expand
@@ -156,7 +157,7 @@ def _facts(
         io,
         path,
         form.text.places,
-        stated=_stated(reading),
+        stated=_stated(reading, resolving),
         texts=lambda width: text_facts(form.text, reading.config, width),
         layers=reading.ports.layers,
     )
@@ -182,15 +183,33 @@ def _start(reading: _Reading, beside: Around, to_encoder: bool, text: TextFacts,
     return stated
 
 
-def _stated(reading: _Reading) -> Stated:
+def _cache_size(reading: _Reading, resolving: Resolving) -> tuple[int | None, int | None]:
+    """(heads, head size) where ports leave them open: the attention operators', else a version 1 block's."""
+    decoder = reading.config.decoder
+    told = set(cache_sizes(reading.graphs.models[reading.decoder]).values())
+    if len(told) != 1:
+        return decoder.num_key_value_heads, decoder.head_size
+    size = told.pop()
+    for key, own, graph in (
+        ("num_key_value_heads", decoder.num_key_value_heads, size.heads),
+        ("head_size", decoder.head_size, size.head_size),
+    ):
+        if own not in (None, graph):
+            what = f"{key} is {own} here, but the graph's attention has {graph}; the graph is taken"
+            resolving.report("config-contradicts-graph", ("model", "decoder", key), what, "correct it", True)
+    return size.heads, size.head_size
+
+
+def _stated(reading: _Reading, resolving: Resolving) -> Stated:
     """Numbers that only the blocks of version 1 can state; version 2 leaves them to the graph."""
     config, decoder = reading.config, reading.config.decoder
     length, length_path = context_length(config)
+    heads, head_size = _cache_size(reading, resolving)
     of_decoder: DocPath = ("model", "decoder")
     cache: DocPath = (*STATE, "kv_cache")
     return Stated(
-        kv_heads=decoder.num_key_value_heads,
-        head_size=decoder.head_size,
+        kv_heads=heads,
+        head_size=head_size,
         layers=decoder.num_hidden_layers,
         vocab_size=config.vocab_size,
         context_length=length,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from onnx import ModelProto
+
 from genai_compiler.lower.dataflow import Edge, contradict
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.problem import CompileError
@@ -15,15 +17,17 @@ from genai_compiler.read.suggest import closest
 
 @dataclass(frozen=True)
 class SessionGraphs:
-    """Graph files and signatures of the sessions that can be read."""
+    """Graph files, graphs (without bulk weights) and signatures of the sessions that can be read."""
 
     artifacts: Mapping[str, str]
+    models: Mapping[str, ModelProto]
     signatures: Mapping[str, Signature]
 
 
 def read_graphs(form: PipelineForm, resolving: Resolving) -> SessionGraphs:
     """The graphs of the sessions that run; every file that can't be used is reported."""
     artifacts: dict[str, str] = {}
+    models: dict[str, ModelProto] = {}
     signatures: dict[str, Signature] = {}
     root, places = form.text.root, form.text.places
     for name in (form.running or tuple(form.sessions))[:MAX_STAGES]:  # a longer flow is refused unread
@@ -32,12 +36,13 @@ def read_graphs(form: PipelineForm, resolving: Resolving) -> SessionGraphs:
             continue
         try:
             artifacts[name] = find_artifact(root, file).name
-            signatures[name] = signature_of(load_graph(root / artifacts[name], root), artifacts[name], root)
+            models[name] = load_graph(root / artifacts[name], root)
+            signatures[name] = signature_of(models[name], artifacts[name], root)
         except ArtifactFault as fault:
             resolving.problems.append(fault.problem(places.find(path), format_path(path)))
         except CompileError as error:
             resolving.problems.extend(error.problems)
-    return SessionGraphs(artifacts, signatures)
+    return SessionGraphs(artifacts, models, signatures)
 
 
 def stated_edges(form: PipelineForm, graphs: SessionGraphs, resolving: Resolving) -> tuple[Edge, ...]:
