@@ -139,7 +139,7 @@ def cross_edges(
         for made in graphs.signatures[source].outputs
         if rank_of(made) is not None and not contradict(made, port)
     ]
-    if len(free) != 1 or len(pairs) != 1:
+    if len(pairs) != 1:
         return edges
     (made, port), path = pairs[0], form.step(decoder).path
     what = f"'{port.name}' of {decoder} is fed with '{made.name}' of {source}, its only output that fits"
