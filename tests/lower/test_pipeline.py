@@ -57,6 +57,7 @@ def said(folder: Path) -> dict[str, str]:
 
 def test_seven_lines_are_a_whole_package(tmp_path: Path) -> None:
     assert MINIMAL.count("\n") == 7
+    assert f"```json\n{MINIMAL}```\n" in (ROOT / "docs" / "pipelines.md").read_text("utf-8")
     folder = package(tmp_path / "p", MINIMAL, lone())
     assert tokens(folder, 8, **{IDS: [[3, 1, 7]]}) == [by_hand(folder, "model.onnx", [3, 1, 7], 8)]
 
