@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.fixtures.control_flow import branch_joins, nested_loops
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
+from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2
 from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
@@ -29,8 +30,10 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-chained-drafts": tiny_chained_drafts,
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
+    "tiny-encoder-v2": tiny_encoder_v2,
     "tiny-gqa-v1": tiny_gqa_v1,
     "tiny-held-state": tiny_held_state,
+    "tiny-media-v2": tiny_media_v2,
     "tiny-runtime-policy": tiny_runtime_policy,
 }
 

@@ -112,20 +112,62 @@ def encoder_decoder(output: str = "encoder_hidden_states") -> Graphs:
     }
 
 
-def cross_by_hand(folder: Path, source: list[int], start: int, count: int) -> list[int]:
+def masked() -> Graphs:
+    """The same with a mask of the source, int64 [rows, source], for both graphs: hidden ones count for nothing."""
+    graphs = encoder_decoder()
+    for name, axes in (("encoder.onnx", ["rows", "source"]), ("decoder.onnx", ["batch", "source"])):
+        graph = graphs[name].graph
+        port, value = ("attention_mask", "encoder_hidden_states")
+        if name == "decoder.onnx":
+            port = "encoder_attention_mask"
+        at = next(at for at, each in enumerate(graph.node) if value in (*each.input, *each.output))
+        node, ends = graph.node[at], [helper.make_node("Cast", [port], ["real"], to=TensorProto.FLOAT)]
+        ends.append(helper.make_node("Unsqueeze", ["real", "last"], ["shown"]))
+        if name == "decoder.onnx":
+            ends.append(helper.make_node("Mul", [value, "shown"], ["heard"]))
+            node.input[0] = "heard"
+            for offset, each in enumerate(ends):
+                graph.node.insert(at + offset, each)
+        else:
+            node.output[0] = "all"
+            graph.node.extend([*ends, helper.make_node("Mul", ["all", "shown"], [value])])
+        graph.initializer.append(numpy_helper.from_array(np.array([-1]), "last"))
+        graph.input.append(helper.make_tensor_value_info(port, TensorProto.INT64, axes))
+    return graphs
+
+
+def speaking() -> Graphs:
+    """Sound to text: the encoder takes features, the decoder the prompt."""
+    heard = model_of(
+        [helper.make_node("Mul", ["audio_features", "two"], ["encoder_hidden_states"])],
+        [("audio_features", TensorProto.FLOAT, ["batch", "frames", SIZE])],
+        [("encoder_hidden_states", TensorProto.FLOAT, ["batch", "frames", SIZE])],
+        {"two": np.full(1, 2, np.float32)},
+    )
+    return encoder_decoder() | {"encoder.onnx": heard}
+
+
+def cross_by_hand(
+    folder: Path, source: dict[str, Any], start: int, count: int, forced: Any = (), **fed: Any
+) -> list[int]:
+    """Greedy tokens by a loop: the encoder once with `source`, the decoder with what it gave and `fed`.
+
+    forced: the first tokens, whatever the decoder would choose.
+    """
     read, say = (onnxruntime.InferenceSession(folder / name) for name in ("encoder.onnx", "decoder.onnx"))
-    seen = read.run(None, {"input_ids": np.array([source])})[0]
+    seen = read.run(None, source)[0]
     past, made = [np.zeros((1, 1, 0, 8), np.float32)] * 2, [start]
     for length in range(1, count + 1):
         feeds = {
             "input_ids": np.array([made[-1:]]),
             "attention_mask": np.ones((1, length), np.int64),
             "encoder_hidden_states": seen,
+            **fed,
             "past_key_values.0.key": past[0],
             "past_key_values.0.value": past[1],
         }
         logits, *past = say.run(["logits", "present.0.key", "present.0.value"], feeds)
-        made.append(int(logits[0, -1].argmax()))
+        made.append(forced[length - 1] if length <= len(forced) else int(logits[0, -1].argmax()))
     return made[1:]
 
 

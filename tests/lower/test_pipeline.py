@@ -13,10 +13,10 @@ from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.plan.text import plan_text
 from genai_compiler.read.pipeline_config import PipelineEntry
 from genai_compiler.read.pipeline_presets import PRESETS
-from onnx import TensorProto
+from onnx import TensorProto, load_from_string
 
 from tests.data import ROOT
-from tests.lower.packages import Layer, Recipe, decoder, laid_over
+from tests.lower.packages import Layer, Recipe, decoder, laid_over, lower
 from tests.lower.pipelines import (
     ENCODER_DECODER,
     MARK,
@@ -30,10 +30,13 @@ from tests.lower.pipelines import (
     cross_by_hand,
     encoder_decoder,
     lone,
+    masked,
     media_by_hand,
     named,
     package,
     pipeline,
+    problems,
+    speaking,
     speech_too,
     tokens,
     vision,
@@ -54,6 +57,7 @@ def said(folder: Path) -> dict[str, str]:
 
 def test_seven_lines_are_a_whole_package(tmp_path: Path) -> None:
     assert MINIMAL.count("\n") == 7
+    assert f"```json\n{MINIMAL}```\n" in (ROOT / "docs" / "pipelines.md").read_text("utf-8")
     folder = package(tmp_path / "p", MINIMAL, lone())
     assert tokens(folder, 8, **{IDS: [[3, 1, 7]]}) == [by_hand(folder, "model.onnx", [3, 1, 7], 8)]
 
@@ -94,8 +98,6 @@ def test_both_versions_of_a_package_have_one_plan_and_one_output(fixture: str, t
 @pytest.mark.parametrize("recipe", [Recipe(), Recipe(op="attention"), Recipe(layers=(Layer(1), Layer(4, 2, 4)))])
 def test_both_versions_lower_to_one_document(recipe: Recipe, tmp_path: Path) -> None:
     """Layers of any number, caches that grow or are written in place: plans of equal documents are equal."""
-    from tests.lower.packages import lower
-
     old = lower(tmp_path / "v1", recipe, {"model": {"vocab_size": ...}})
     new = {**PLAIN, "tokens": {"eos": 2, "pad": 0}, "generation": {"max_length": 64}}
     made = lower_pipeline_config(package(tmp_path / "v2", new, {"model.onnx": decoder(recipe)}))
@@ -133,8 +135,6 @@ def test_patterns_name_caches_that_no_operator_tells(slot: str, tmp_path: Path) 
     graph = (ROOT / "fixtures/tiny-concat-v1/model.onnx").read_bytes()
     patterns = {f"{when}_{half}_pattern": f"{when}_{half}_{slot}" for when in ("past", "present")
                 for half in ("key", "value")}  # fmt: skip
-    from onnx import load_from_string
-
     names = {f"past_key_values.{n}.{half}": f"past_{half}_{n}" for n in (0, 1) for half in ("key", "value")}
     names |= {f"present.{n}.{half}": f"present_{half}_{n}" for n in (0, 1) for half in ("key", "value")}
     document = {**PLAIN, "pipeline": {**PLAIN["pipeline"], "state": {"kv_cache": patterns}},
@@ -229,10 +229,14 @@ def test_a_preset_written_out_is_the_preset(name: str, tmp_path: Path) -> None:
 # ---- an encoder and a decoder ----------------------------------------------------------------------------------------
 
 
+def source(ids: list[int]) -> dict[str, Any]:
+    return {"input_ids": np.array([ids])}
+
+
 @pytest.mark.parametrize("rows", [[[3, 1, 7]], [[3, 1, 7], [9, 9, 2]]])
 def test_an_encoder_runs_once_before_its_decoder(rows: list[list[int]], tmp_path: Path) -> None:
     folder = package(tmp_path / "p", ENCODER_DECODER, encoder_decoder())
-    wanted = [cross_by_hand(folder, each, 2, 6) for each in rows]
+    wanted = [cross_by_hand(folder, source(each), 2, 6) for each in rows]
     assert tokens(folder, 6, **{IDS: rows}, decoder_input_ids=[[2]] * len(rows)) == wanted
 
 
@@ -241,17 +245,43 @@ def test_the_start_of_the_output_is_the_files(tmp_path: Path) -> None:
     compile_package(folder, out=tmp_path / "out")
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         made = model.generate([3, 1, 7], max_new_tokens=6, stop_on_eos=False).tokens
-    assert made == cross_by_hand(folder, [3, 1, 7], 2, 6)
+    assert made == cross_by_hand(folder, source([3, 1, 7]), 2, 6)
 
 
 def test_an_output_of_another_name_is_taken_where_only_one_fits(tmp_path: Path) -> None:
     folder = package(tmp_path / "p", ENCODER_DECODER, encoder_decoder("last_hidden_state"))
     assert "only output that fits" in said(folder)["pipeline.extends"]
-    assert tokens(folder, 5, **{IDS: [[3, 1]]}) == [cross_by_hand_renamed(folder, [3, 1], 2, 5)]
+    assert tokens(folder, 5, **{IDS: [[3, 1]]}) == [cross_by_hand(folder, source([3, 1]), 2, 5)]
 
 
-def cross_by_hand_renamed(folder: Path, source: list[int], start: int, count: int) -> list[int]:
-    return cross_by_hand(folder, source, start, count)
+def test_a_mask_of_the_source_goes_to_both_graphs(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", ENCODER_DECODER, masked())
+    rows, mask = [[3, 1, 7], [9, 2, 0]], [[1, 1, 1], [1, 1, 0]]
+    wanted = [
+        cross_by_hand(folder, source(row) | {"attention_mask": np.array([own])}, 2, 6,
+                      encoder_attention_mask=np.array([own]))
+        for row, own in zip(rows, mask, strict=True)
+    ]  # fmt: skip
+    assert tokens(folder, 6, **{IDS: rows}, attention_mask=mask) == wanted
+
+
+@pytest.mark.parametrize("prompt", [None, [4, 1]])
+def test_beside_an_encoder_of_sound_the_output_follows_the_prompt(prompt: list[int] | None, tmp_path: Path) -> None:
+    """Without one it follows the token that the file says starts an output."""
+    folder = package(tmp_path / "p", ENCODER_DECODER, speaking())
+    sound = np.random.default_rng(4).normal(size=(1, 5, SIZE)).astype(np.float32)
+    given = {} if prompt is None else {IDS: [prompt]}
+    made = tokens(folder, 6, **given, audio_features=sound)[0]
+    fed = [2] if prompt is None else prompt
+    assert cross_by_hand(folder, {"audio_features": sound}, fed[0], len(fed) - 1 + 6, forced=fed[1:]) == [
+        *fed[1:],
+        *made,
+    ]
+
+
+def test_a_start_without_an_encoder_is_said_to_have_no_effect(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", {**PLAIN, "tokens": {"decoder_start": 2}}, lone())
+    assert "no effect" in said(folder)["tokens.decoder_start"]
 
 
 # ---- media before a decoder ------------------------------------------------------------------------------------------
@@ -324,8 +354,6 @@ def test_processors_are_said_to_be_the_callers(tmp_path: Path) -> None:
 
 
 def test_an_input_that_nothing_feeds_is_refused_in_the_words_of_this_form(tmp_path: Path) -> None:
-    from tests.lower.pipelines import problems
-
     graph = decoder(Recipe(extra_inputs={"odd": (TensorProto.FLOAT, ["batch", 3])}))
     graph.graph.node.add(op_type="Identity", input=["odd"], output=["even"])
     found = {each.code: each for each in problems(package(tmp_path / "p", PLAIN, {"model.onnx": graph}))}

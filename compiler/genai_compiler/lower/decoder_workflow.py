@@ -147,7 +147,8 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
 def _prompt(facts: DecoderFacts) -> Data:
     """The request's tokens, or those that start the output where the request's tokens go to an encoder."""
     if facts.prompt == PROMPT:
-        return _request(token_contract(facts), "prompt_tokens")
+        given = _request(token_contract(facts), "prompt_tokens")
+        return given if facts.start is None else given | {"required": False, "default": facts.start}
     source = {"kind": "application", "name": facts.prompt.partition(".")[2]}
     asked = {"required": True} if facts.start is None else {"required": False, "default": facts.start}
     return {"contract": token_contract(facts), "role": {"kind": "opaque"}, "source": source, **asked}

@@ -4,7 +4,7 @@ Presets, the flow and the wires say what is joined; the graphs decide names, dty
 of a model or a type decides anything.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from genai_compiler.lower.pipeline_edges import (
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
-from genai_compiler.lower.pipeline_stages import Around, around, decoder_session
+from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.search_defaults import defaults_of
 from genai_compiler.lower.stages import with_stages
 from genai_compiler.lower.stated import Stated
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
+from genai_compiler.read.cache_sizes import cache_sizes
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import PIPELINE, SESSIONS, PipelineForm, Resolving, expand
@@ -105,7 +106,7 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
 def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     form, decoder, config = reading.form, reading.decoder, reading.config
     beside = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
-    facts, text, doubts = _facts(reading, beside)
+    facts, text, doubts = _facts(reading, beside, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found)
     if errors(problems):
@@ -138,13 +139,16 @@ def _defaults(
     return defaults_of(config.search, place, limit, vocabulary)
 
 
-def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:
+def _facts(
+    reading: _Reading, beside: Around, resolving: Resolving
+) -> tuple[DecoderFacts, TextFacts, tuple[Problem, ...]]:
     """The decoder's facts; problems in the words of version 2."""
     form, decoder, front = reading.form, reading.decoder, beside.front
     path: DocPath = (*SESSIONS, decoder)
     streams = {taken.name for _, taken in front.facts.streams} if front is not None else set[str]()
     fed = {each.input.name: each.value for each in reading.edges if each.target == decoder}
     fed = {port: value for port, value in fed.items() if port not in streams}
+    fed |= source_mask(reading.form, beside.stages, reading.signature, reading.ports.own | {*fed})
     io = reading.ports.io if front is None else reading.ports.io.model_copy(update={"inputs_embeds_input": None})
     source = DecoderSource(
         form.text.root,
@@ -153,7 +157,7 @@ def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, 
         io,
         path,
         form.text.places,
-        stated=_stated(reading),
+        stated=_stated(reading, resolving),
         texts=lambda width: text_facts(form.text, reading.config, width),
         layers=reading.ports.layers,
     )
@@ -163,18 +167,49 @@ def _facts(reading: _Reading, beside: Around) -> tuple[DecoderFacts, TextFacts, 
         facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as error:
         raise CompileError(retold(each, decoder, format_path(path)) for each in error.problems) from error
+    facts = replace(facts, start=_start(reading, beside, to_encoder, text, resolving))
     return facts, text, tuple(retold(each, decoder, format_path(path)) for each in doubts)
 
 
-def _stated(reading: _Reading) -> Stated:
+def _start(reading: _Reading, beside: Around, to_encoder: bool, text: TextFacts, resolving: Resolving) -> int | None:
+    """The token that starts an output when nobody gives one: beside an encoder, whatever that one takes."""
+    stated, path = reading.form.text.document.tokens.decoder_start, ("tokens", "decoder_start")
+    if to_encoder:
+        return text.decoder_start
+    if stated is not None and (beside.front is not None or not beside.stages):
+        what = "decoder_start has no effect on a decoder without an encoder: its output follows the prompt"
+        resolving.report("ignored-key", path, what, "remove it", True)
+        return None
+    return stated
+
+
+def _cache_size(reading: _Reading, resolving: Resolving) -> tuple[int | None, int | None]:
+    """(heads, head size) where ports leave them open: the attention operators', else a version 1 block's."""
+    decoder = reading.config.decoder
+    told = set(cache_sizes(reading.graphs.models[reading.decoder]).values())
+    if len(told) != 1:
+        return decoder.num_key_value_heads, decoder.head_size
+    size = told.pop()
+    for key, own, graph in (
+        ("num_key_value_heads", decoder.num_key_value_heads, size.heads),
+        ("head_size", decoder.head_size, size.head_size),
+    ):
+        if own not in (None, graph):
+            what = f"{key} is {own} here, but the graph's attention has {graph}; the graph is taken"
+            resolving.report("config-contradicts-graph", ("model", "decoder", key), what, "correct it", True)
+    return size.heads, size.head_size
+
+
+def _stated(reading: _Reading, resolving: Resolving) -> Stated:
     """Numbers that only the blocks of version 1 can state; version 2 leaves them to the graph."""
     config, decoder = reading.config, reading.config.decoder
     length, length_path = context_length(config)
+    heads, head_size = _cache_size(reading, resolving)
     of_decoder: DocPath = ("model", "decoder")
     cache: DocPath = (*STATE, "kv_cache")
     return Stated(
-        kv_heads=decoder.num_key_value_heads,
-        head_size=decoder.head_size,
+        kv_heads=heads,
+        head_size=head_size,
         layers=decoder.num_hidden_layers,
         vocab_size=config.vocab_size,
         context_length=length,

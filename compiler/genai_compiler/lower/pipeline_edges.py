@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from onnx import ModelProto
+
 from genai_compiler.lower.dataflow import Edge, contradict
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.problem import CompileError
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
-from genai_compiler.read.pipeline_form import EXTENDS, FLOW, SESSIONS, PipelineForm, Resolving, Wire
+from genai_compiler.read.pipeline_form import EXTENDS, FLOW, MAX_STAGES, SESSIONS, PipelineForm, Resolving, Wire
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port, Signature, load_graph, signature_of
 from genai_compiler.read.suggest import closest
@@ -15,29 +17,32 @@ from genai_compiler.read.suggest import closest
 
 @dataclass(frozen=True)
 class SessionGraphs:
-    """Graph files and signatures of the sessions that can be read."""
+    """Graph files, graphs (without bulk weights) and signatures of the sessions that can be read."""
 
     artifacts: Mapping[str, str]
+    models: Mapping[str, ModelProto]
     signatures: Mapping[str, Signature]
 
 
 def read_graphs(form: PipelineForm, resolving: Resolving) -> SessionGraphs:
     """The graphs of the sessions that run; every file that can't be used is reported."""
     artifacts: dict[str, str] = {}
+    models: dict[str, ModelProto] = {}
     signatures: dict[str, Signature] = {}
     root, places = form.text.root, form.text.places
-    for name in form.running or tuple(form.sessions):
+    for name in (form.running or tuple(form.sessions))[:MAX_STAGES]:  # a longer flow is refused unread
         file, path = form.sessions[name].file, (*SESSIONS, name, "file")
         if file is None:
             continue
         try:
             artifacts[name] = find_artifact(root, file).name
-            signatures[name] = signature_of(load_graph(root / artifacts[name], root), artifacts[name], root)
+            models[name] = load_graph(root / artifacts[name], root)
+            signatures[name] = signature_of(models[name], artifacts[name], root)
         except ArtifactFault as fault:
             resolving.problems.append(fault.problem(places.find(path), format_path(path)))
         except CompileError as error:
             resolving.problems.extend(error.problems)
-    return SessionGraphs(artifacts, signatures)
+    return SessionGraphs(artifacts, models, signatures)
 
 
 def stated_edges(form: PipelineForm, graphs: SessionGraphs, resolving: Resolving) -> tuple[Edge, ...]:
@@ -134,7 +139,7 @@ def cross_edges(
         for made in graphs.signatures[source].outputs
         if rank_of(made) is not None and not contradict(made, port)
     ]
-    if len(free) != 1 or len(pairs) != 1:
+    if len(pairs) != 1:
         return edges
     (made, port), path = pairs[0], form.step(decoder).path
     what = f"'{port.name}' of {decoder} is fed with '{made.name}' of {source}, its only output that fits"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers
+from genai_compiler.lower.match_state import LayerPorts, check_pairs, is_fixed_size, match_fixed, match_layers
 from genai_compiler.lower.matching import Matching, listed, rank_of
 from genai_compiler.problem import Problem
 from genai_compiler.read.bare import BareIo
@@ -29,6 +29,7 @@ _PATTERNS: Mapping[str, tuple[str, str]] = {
 """Version 1's key -> the pattern of version 2, and its default."""
 _SLOT = re.compile(r"\{(?:layer|i|l)?\}|%d")
 _NUMBERED = re.compile(r"(?P<stem>.*\.)(?:0|[1-9][0-9]{0,5})\.(?:key|value)", re.DOTALL)
+_TAIL = re.compile(r"(?<![0-9])(?P<layer>0|[1-9][0-9]{0,5})(?![0-9]).*", re.DOTALL)
 _COMBINED_RANK, _COMBINED = 5, 2
 
 
@@ -67,7 +68,7 @@ def decoder_ports(
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     check_pairs(matching, keys, values)
-    fixed = match_fixed(matching)
+    fixed = _by_tails(match_fixed(matching), matching)
     resolving.problems += matching.problems
     names = config.decoder
     positions = _positions(form, signature, names.inputs["position_ids"], resolving)
@@ -87,6 +88,31 @@ def decoder_ports(
     own = {io.token_input or "", io.attention_mask_input or "", io.position_ids_input or "", *states}
     own |= {name for op in signature.cache_ops for name in (op.past_key, op.past_value)}
     return DecoderPorts(io, tuple(each.layer for each in keys), frozenset(own))
+
+
+def _by_tails(found: tuple[LayerPorts, ...], matching: Matching) -> tuple[LayerPorts, ...]:
+    """The states of one size, and inputs left that are such: an output has their very type and the name's end.
+
+    Version 2 has no word for them. The end of a name is what follows its first layer number, the number included.
+    """
+    taken = {each.present.name for each in found}
+    more: list[LayerPorts] = []
+    for name, port in matching.unclaimed.items():
+        tail = _TAIL.search(name)
+        if tail is None or not is_fixed_size(port):
+            continue
+        fits = [
+            made
+            for made in matching.outputs.values()
+            if made.name not in taken
+            and (made.dtype, made.shape and made.shape[1:]) == (port.dtype, port.shape and port.shape[1:])
+            and (own := _TAIL.search(made.name)) is not None
+            and own[0] == tail[0]
+        ]
+        if len(fits) == 1:
+            more.append(LayerPorts(int(tail["layer"]), port, fits[0]))
+    order = {name: at for at, name in enumerate(matching.inputs)}
+    return tuple(sorted((*found, *more), key=lambda each: order[each.past.name]))
 
 
 def _present(name: str, ports: Mapping[str, Port]) -> str | None:

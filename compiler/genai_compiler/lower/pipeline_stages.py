@@ -151,5 +151,26 @@ def _stage(name: str, graphs: SessionGraphs, edges: tuple[Edge, ...], taken: set
     return Stage(name, graphs.artifacts[name], signature, tuple(inputs), "")
 
 
+def source_mask(
+    form: PipelineForm, stages: tuple[Stage, ...], signature: Signature, fed: frozenset[str]
+) -> dict[str, str]:
+    """The decoder's input for the mask of the source -> the value that the encoder takes as such, {} without one.
+
+    The encoder's is its only other input with one entry a source token; the decoder's has the form's own name.
+    """
+    name = form.text.base.decoder.inputs["encoder_attention_mask"]
+    port = next((each for each in signature.inputs if each.name == name and name not in fed), None)
+    for stage in stages if port is not None else ():
+        tokens = next((each.port for each in stage.inputs if each.tokens), None)
+        masks = [
+            each
+            for each in stage.inputs
+            if tokens is not None and each.asked and not each.tokens and each.port.shape == tokens.shape
+        ]
+        if len(masks) == 1 and port is not None and masks[0].port.dtype == port.dtype:
+            return {port.name: masks[0].value}
+    return {}
+
+
 def _refused(form: PipelineForm, code: str, path: DocPath, what: str, help: str) -> CompileError:
     return CompileError([Problem(code, form.text.places.find(path), format_path(path), what, help)])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from genai_compiler.problem import Problem, Severity
+from genai_compiler.problem import CompileError, Problem, Severity
 from genai_compiler.read.pipeline_config import (
     FlowEntry,
     PipelineEntry,
@@ -36,6 +36,10 @@ PHASES: Mapping[str, Phase] = {
     "final": "final",
 }
 """Every dialect's word for when a stage runs."""
+MAX_STAGES = 10
+"""Steps that a flow may have."""
+MAX_ENTRIES = 256
+"""Sessions, steps or wires that are read: beyond any pipeline that the format allows."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ class Resolving:
 def expand(resolving: Resolving) -> PipelineForm:
     """The normal form; reports what can't be brought into it and leaves that out."""
     pipeline = resolving.text.document.pipeline
+    _bound(pipeline, resolving)
     preset, name = _preset(pipeline, resolving)
     sessions = _sessions(pipeline, preset, resolving)
     flow = _flow(pipeline, preset, sessions, resolving)
@@ -112,6 +117,17 @@ def expand(resolving: Resolving) -> PipelineForm:
     said = [part for part in said if preset is not None and getattr(preset, part) is not None]
     defaulted = tuple(f"pipeline.{part}: from the preset {name}" for part in said)
     return PipelineForm(resolving.text, name, sessions, flow, wires, _state(pipeline, preset), defaulted)
+
+
+def _bound(pipeline: PipelineEntry, resolving: Resolving) -> None:
+    """Raises CompileError for more entries than any real pipeline has."""
+    parts = ((SESSIONS, pipeline.sessions), (FLOW, pipeline.flow or ()), (DATAFLOW, pipeline.dataflow or ()))
+    for path, entries in parts:
+        if len(entries) > MAX_ENTRIES:
+            what = f"there are {len(entries)} entries; at most {MAX_ENTRIES} are read"
+            resolving.report("too-many-values", path, what, f"a pipeline has at most {MAX_STAGES} stages")
+    if resolving.problems:
+        raise CompileError([*resolving.text.problems, *resolving.problems])
 
 
 def _preset(pipeline: PipelineEntry, resolving: Resolving) -> tuple[PipelineEntry | None, str]:

@@ -6,12 +6,11 @@ The messages of the format's own error contract are given word for word.
 from collections.abc import Iterable, Iterator
 
 from genai_compiler.read.pipeline_config import Processor
-from genai_compiler.read.pipeline_form import DATAFLOW, FLOW, PIPELINE, SESSIONS, PipelineForm, Resolving
+from genai_compiler.read.pipeline_form import DATAFLOW, FLOW, MAX_STAGES, PIPELINE, SESSIONS, PipelineForm, Resolving
 from genai_compiler.read.pipeline_text import VERSION
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.suggest import closest
 
-MAX_STAGES = 10
 STATE: DocPath = (*PIPELINE, "state")
 STRATEGIES = ("auto", "default", "mrope_3d", "windowed")
 _FORMATS = ("auto", "default", "separate", "combined", "cross", "windowed")
@@ -93,18 +92,18 @@ def cycle(edges: list[tuple[str, str]]) -> tuple[str, ...]:
     after: dict[str, list[str]] = {}
     for source, target in edges:
         after.setdefault(source, []).append(target)
+    closed: set[str] = set()
     for start in after:
-        trail, tried = [start], [iter(after[start])]
-        closed: set[str] = set()
+        trail, tried = {start: 0}, [iter(after[start])]
         while tried:
             step = next(tried[-1], None)
-            if step == start:
-                return tuple(trail)
             if step is None:
                 tried.pop()
-                closed.add(trail.pop())
-            elif step not in trail and step not in closed:
-                trail.append(step)
+                closed.add(trail.popitem()[0])
+            elif step in trail:
+                return tuple(trail)[trail[step] :]
+            elif step not in closed:
+                trail[step] = len(trail)
                 tried.append(iter(after.get(step, ())))
     return ()
 
