@@ -108,6 +108,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         metavar="FILE",
         help="an execution_hints.json: advice on where to run; it changes no result",
     )
+    parser.add_argument("--graph", metavar="FILE", help="the graph to take of a folder that declares none")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
@@ -136,7 +137,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(text, end="" if text.endswith("\n") else "\n")
 
     try:
-        made = arguments.artifacts, None, arguments.hints
+        made = arguments.artifacts, None, arguments.hints, arguments.graph
         options = Options(arguments.bundle, arguments.force, arguments.last, *made)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:

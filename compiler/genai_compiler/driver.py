@@ -52,7 +52,8 @@ class Options:
     """How to compile. bundle: copy what the package needs into the folder. force: replace a folder that is not ours.
 
     artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
-    hints_file: advice of the user, an `execution_hints.json` (standard, section 9).
+    hints_file: advice of the user, an `execution_hints.json` (standard, section 9). graph: the graph to take of a
+    folder that declares none, package-relative.
     """
 
     bundle: bool = False
@@ -61,6 +62,7 @@ class Options:
     artifacts: bool = True
     hints: ExecutionHints | Mapping[str, Any] | None = None
     hints_file: Path | None = None
+    graph: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def compile_package(
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
     if options.stop_after == "emit":
         target = prepare_target(target, root, options.force)
-    loaded = load_package(root)
+    loaded = load_package(root, graph=options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
@@ -110,7 +112,7 @@ def compile_package(
 def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> Compiled:
     """Plan the package or document at `root`, standing in for what is absent; `out` then holds plan.txt alone."""
     target = prepare_plan_folder(out, root) if out is not None and options.stop_after == "emit" else None
-    loaded = load_package(root, complete=False)
+    loaded = load_package(root, False, options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)

@@ -51,7 +51,7 @@ def lower_bare(root: Path, document: BareDocument, places: Places) -> Lowered:
 
 @dataclass(frozen=True)
 class DecoderSource:
-    """A decoder's graph, and where a document describes it. path: of `io`."""
+    """A decoder's graph, and where a document describes it. path: of `io`; zeros: inputs that are fed a constant 0."""
 
     root: Path
     artifact: str
@@ -59,6 +59,7 @@ class DecoderSource:
     io: BareIo
     path: DocPath
     places: Places
+    zeros: tuple[Port, ...] = ()
 
     def facts(
         self,
@@ -77,7 +78,9 @@ class DecoderSource:
         counts = read_counts(model.graph)
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
-        ports, found = match_io(self.io, signature, Surroundings(tokens, streams, fed, unread), self.path, self.places)
+        ports, found = match_io(
+            self.io, signature, Surroundings(tokens, streams, fed, unread, self.zeros), self.path, self.places
+        )
         decoder, static = ports.decoder, ports.static
         merge = Merge(self._stated(), signature)
         states = merge_states(decoder, merge)
@@ -103,7 +106,7 @@ class DecoderSource:
             position_ids=decoder.position_ids,
             logits=decoder.logits,
             hidden=decoder.hidden,
-            zero_inputs=(),
+            zero_inputs=decoder.zero_inputs,
             states=states,
             fixed_states=fixed,
             aliasing=_permitted(self.io, aliasing),

@@ -35,22 +35,27 @@ class CacheOp:
 
 
 @dataclass(frozen=True)
-class _Slots:
+class Slots:
     """Where an operator takes its past and gives its present: input and output indices, -1 for none."""
 
     past: tuple[int, int]
     present: tuple[int, int]
 
 
-_SLOTS: dict[tuple[str, str], _Slots] = {
-    (CONTRIB, "GroupQueryAttention"): _Slots((3, 4), (1, 2)),
-    (CONTRIB, "PagedAttention"): _Slots((3, 4), (1, 2)),
-    (CONTRIB, "MultiHeadAttention"): _Slots((6, 7), (1, 2)),
-    (CONTRIB, "DecoderMaskedMultiHeadAttention"): _Slots((5, 6), (1, 2)),
-    (CONTRIB, "Attention"): _Slots((4, -1), (1, -1)),
-    ("", "Attention"): _Slots((4, 5), (1, 2)),
+_SLOTS: dict[tuple[str, str], Slots] = {
+    (CONTRIB, "GroupQueryAttention"): Slots((3, 4), (1, 2)),
+    (CONTRIB, "PagedAttention"): Slots((3, 4), (1, 2)),
+    (CONTRIB, "MultiHeadAttention"): Slots((6, 7), (1, 2)),
+    (CONTRIB, "DecoderMaskedMultiHeadAttention"): Slots((5, 6), (1, 2)),
+    (CONTRIB, "Attention"): Slots((4, -1), (1, -1)),
+    ("", "Attention"): Slots((4, 5), (1, 2)),
 }
 ATTENTION_OPS = frozenset(op for _, op in _SLOTS)
+
+
+def attention_slots(node: NodeProto) -> Slots | None:
+    """Where an attention operator takes its past and gives its present, None for any other node."""
+    return _SLOTS.get(("" if node.domain in _ONNX else node.domain, node.op_type))
 
 
 def cache_ops(graph: GraphProto) -> tuple[CacheOp, ...]:
@@ -106,11 +111,11 @@ def read_counts(graph: GraphProto) -> Counter[str]:
 
 def _attention_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
     domain = "" if node.domain in _ONNX else node.domain
-    slots = _SLOTS.get((domain, node.op_type))
+    slots = attention_slots(node)
     if slots is None:
         return None
-    past_key, past_value = (_at(node.input, index) for index in slots.past)
-    present_key, present_value = (_at(node.output, index) for index in slots.present)
+    past_key, past_value = (names_at(node.input, index) for index in slots.past)
+    present_key, present_value = (names_at(node.output, index) for index in slots.present)
     wanted = 1 if slots.past[1] < 0 else 2
     if not all(edges.past(name) for name in (past_key, past_value)[:wanted]):
         return None
@@ -127,7 +132,7 @@ def _scatter_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
     """ai.onnx Attention that reads keys and values which two TensorScatter nodes have just updated."""
     if node.domain not in _ONNX or node.op_type != "Attention":
         return None
-    key, value = (edges.writer.get(_at(node.input, index)) for index in (1, 2))
+    key, value = (edges.writer.get(names_at(node.input, index)) for index in (1, 2))
     if key is None or value is None or not (_is_cache_scatter(key, edges) and _is_cache_scatter(value, edges)):
         return None
     return CacheOp("TensorScatter", "", key.input[0], value.input[0], key.output[0], value.output[0], None)
@@ -138,7 +143,8 @@ def _is_cache_scatter(node: NodeProto, edges: _Edges) -> bool:
     return scatter and edges.past(node.input[0]) and edges.present(node.output[0])
 
 
-def _at(names: Sequence[str], index: int) -> str:
+def names_at(names: Sequence[str], index: int) -> str:
+    """The name in a slot of a node, "" where the slot is empty or the node has none."""
     return names[index] if 0 <= index < len(names) else ""
 
 
