@@ -28,6 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from genai_compiler.driver import STAGES
 
+        given = sys.argv[1:] if argv is None else argv
+        if given[:1] == ["convert"] and len(given) > 1:
+            from genai_compiler.convert_command import convert
+
+            return convert(given[1:])
         return _run(_arguments(_parser(STAGES), STAGES, argv))
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("genai_"):

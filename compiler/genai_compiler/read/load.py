@@ -129,6 +129,7 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
         sampled_ids=lowered.decoder.sampled_ids,
         notes=lowered.notes,
         warnings=lowered.problems,
+        lowered=lowered.document,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onnx import ModelProto
 
@@ -35,7 +36,7 @@ class Package:
     dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None:
     all. identity: the document's semantic identity, "" where it was lowered from something else. title: what the plan
     is called, "": the folder's name. complete: every named file must be there; assumptions: what is taken for granted
-    where one is not.
+    where one is not. lowered: the document that was made of another dialect's, {} for an authored one.
     """
 
     root: Path
@@ -53,6 +54,7 @@ class Package:
     title: str = ""
     complete: bool = True
     assumptions: tuple[str, ...] = ()
+    lowered: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def workflow(self) -> Workflow:
