@@ -13,8 +13,8 @@ import yaml
 from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main
 from genai_compiler.convert import convert_package, write_document
-from genai_compiler.driver import Compiled
 from genai_compiler.document_text import document_text
+from genai_compiler.driver import Compiled
 from genai_compiler.plan.text import plan_text
 from genai_compiler.read.files import LIMITS
 from genai_compiler.read.yaml_text import read_yaml

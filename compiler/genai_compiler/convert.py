@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.driver import compiler_version, plan_package
 from genai_compiler.document_text import document_text
+from genai_compiler.driver import compiler_version, plan_package
 from genai_compiler.problem import CompileError, InternalError, Place, Problem
 from genai_compiler.read.document import OnnxImplementation, RuntimeRole
 from genai_compiler.read.files import LIMITS
