@@ -76,6 +76,8 @@ def _arguments(
         parser.error("name a package folder")
     if not found.artifacts and (found.bundle or found.show == stages[-1]):
         parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
+    if found.strict and not found.artifacts:
+        parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
     found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
         parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
@@ -114,6 +116,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         help="an execution_hints.json: advice on where to run; it changes no result",
     )
     parser.add_argument("--graph", metavar="FILE", help="the graph to take of a folder that declares none")
+    parser.add_argument("--strict", action="store_true", help="also refuse what onnxruntime-genai would not load")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
@@ -142,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(text, end="" if text.endswith("\n") else "\n")
 
     try:
-        made = arguments.artifacts, None, arguments.hints, arguments.graph
+        made = arguments.artifacts, None, arguments.hints, arguments.graph, arguments.strict
         options = Options(arguments.bundle, arguments.force, arguments.last, *made)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
