@@ -28,6 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from genai_compiler.driver import STAGES
 
+        given = sys.argv[1:] if argv is None else argv
+        if given[:1] == ["convert"] and len(given) > 1:
+            from genai_compiler.convert_command import convert
+
+            return convert(given[1:])
         return _run(_arguments(_parser(STAGES), STAGES, argv))
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("genai_"):
@@ -71,6 +76,8 @@ def _arguments(
         parser.error("name a package folder")
     if not found.artifacts and (found.bundle or found.show == stages[-1]):
         parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
+    if found.strict and not found.artifacts:
+        parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
     found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
         parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
@@ -115,6 +122,8 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         metavar="PASS",
         help="leave an optimisation out, e.g. fuse_islands (repeatable); it changes no result",
     )
+    parser.add_argument("--graph", metavar="FILE", help="the graph to take of a folder that declares none")
+    parser.add_argument("--strict", action="store_true", help="also refuse what onnxruntime-genai would not load")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
@@ -143,7 +152,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(text, end="" if text.endswith("\n") else "\n")
 
     try:
-        made = arguments.artifacts, None, arguments.hints, tuple(arguments.without)
+        made = arguments.artifacts, None, arguments.hints, tuple(arguments.without), arguments.graph, arguments.strict
         options = Options(arguments.bundle, arguments.force, arguments.last, *made)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:

@@ -40,6 +40,7 @@ from genai_compiler.read.hints import ExecutionHints
 from genai_compiler.read.load import GENAI_CONFIG, GENAI_CONFIG_V2, load_package
 from genai_compiler.read.negotiate import negotiate
 from genai_compiler.read.package import Package
+from genai_compiler.reference_load import reference_name, reference_refusals
 
 STAGES = ("read", "build", *(each.__name__ for each in PASSES), "emit")
 """Names for `--stop-after` and `--print`."""
@@ -54,6 +55,8 @@ class Options:
 
     artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
     hints_file: advice of the user, an `execution_hints.json` (standard, section 9). without: passes to leave out.
+    graph: the graph to take of a folder that declares none, package-relative. strict: refuse what the reference runtime
+    would not load, too.
     """
 
     bundle: bool = False
@@ -63,6 +66,8 @@ class Options:
     hints: ExecutionHints | Mapping[str, Any] | None = None
     hints_file: Path | None = None
     without: tuple[str, ...] = ()
+    graph: str | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def compile_package(
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
     if options.stop_after == "emit":
         target = prepare_target(target, root, options.force)
-    loaded = load_package(root)
+    loaded = _judged(root, options) if options.strict else load_package(root, graph=options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
@@ -110,10 +115,23 @@ def compile_package(
     return Compiled(target, plan, executor, problems, notes)
 
 
+def _judged(root: Path, options: Options) -> Package:
+    """The package, held against the reference runtime as well. Raises CompileError with the reasons of both."""
+    refusals = reference_refusals(root)
+    try:
+        loaded = load_package(root, graph=options.graph)
+    except CompileError as refused:
+        raise CompileError([*refused.problems, *refusals]) from refused
+    if errors(refusals):
+        raise CompileError([*loaded.warnings, *refusals])
+    notes = (*loaded.notes, f"{reference_name()} would load this package")
+    return replace(loaded, warnings=(*loaded.warnings, *refusals), notes=notes)
+
+
 def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> Compiled:
     """Plan the package or document at `root`, standing in for what is absent; `out` then holds plan.txt alone."""
     target = prepare_plan_folder(out, root) if out is not None and options.stop_after == "emit" else None
-    loaded = load_package(root, complete=False)
+    loaded = load_package(root, False, options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)

@@ -55,7 +55,7 @@ class DecoderSource:
     """A decoder's graph, and where a document describes it. path: of `io`.
 
     For a document of another form: what it states, how text files are read (None: as beside a `model.io` document),
-    and the number of each layer whose caches `io` lists (empty: counted).
+    and the number of each layer whose caches `io` lists (empty: counted). zeros: inputs that are fed a constant 0.
     """
 
     root: Path
@@ -67,6 +67,7 @@ class DecoderSource:
     stated: Stated | None = None
     texts: Callable[[int | None], tuple[TextFacts, tuple[Problem, ...]]] | None = None
     layers: tuple[int, ...] = ()
+    zeros: tuple[Port, ...] = ()
 
     def facts(
         self,
@@ -85,7 +86,8 @@ class DecoderSource:
         counts = read_counts(model.graph)
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
-        ports, found = match_io(self.io, signature, Surroundings(tokens, streams, fed, unread), self.path, self.places)
+        around = Surroundings(tokens, streams, fed, unread, self.zeros)
+        ports, found = match_io(self.io, signature, around, self.path, self.places)
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
         states = merge_states(decoder, merge)
@@ -111,7 +113,7 @@ class DecoderSource:
             position_ids=decoder.position_ids,
             logits=decoder.logits,
             hidden=decoder.hidden,
-            zero_inputs=(),
+            zero_inputs=decoder.zero_inputs,
             states=states,
             fixed_states=fixed,
             aliasing=_permitted(self.io, aliasing),

@@ -61,6 +61,12 @@ def count_contract(port: Port) -> Data:
     return {**COUNT, "dtype": port.dtype}
 
 
+def zero_contract(port: Port) -> Data:
+    """One number for the whole call, in the port's own rank."""
+    shape = [1] if port.shape is None or port.shape else []
+    return {"dtype": port.dtype, "rank": len(shape), "shape": shape}
+
+
 def row_wise(port: Port) -> Data:
     """A port whose first axis is the batch; extents that only the graph names stay symbols of their own."""
     named = [f"{port.name}.{axis}" if extent is None else extent for axis, extent in enumerate(port.shape or ())]
@@ -82,7 +88,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
     if positions is not None:
         inputs[positions.name] = application_contract(positions, "sequence")
         roles[positions.name] = "position_ids"
-    inputs |= {port.name: {"dtype": port.dtype, "rank": 1, "shape": [1]} for port in facts.zero_inputs}
+    inputs |= {port.name: zero_contract(port) for port in facts.zero_inputs}
     inputs |= {each.port.name: row_wise(each.port) for each in facts.extras}
     roles |= {each.port.name: each.role for each in facts.extras if each.role}
     inputs |= {port.name: row_wise(port) for port in facts.unread}

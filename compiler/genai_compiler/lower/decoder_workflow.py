@@ -23,6 +23,7 @@ from genai_compiler.lower.decoder_components import (
     policy_component,
     row_wise,
     token_contract,
+    zero_contract,
 )
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_state import declared_cells, seeds, state_cells, state_groups
@@ -126,7 +127,7 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
     for port in facts.unread:
         inputs[f"package.{port.name}"] = _literal(row_wise(port), 0.0 if "float" in port.dtype else 0)
     for port in facts.zero_inputs:
-        inputs[f"package.{port.name}"] = _literal({"dtype": port.dtype, "rank": 1, "shape": [1]}, 0)
+        inputs[f"package.{port.name}"] = _literal(zero_contract(port), 0)
     for port, _ in facts.front.media if facts.front is not None else ():
         contract = media_contract(port)
         none = [0, *(port.shape or ())[1:]]

@@ -35,7 +35,8 @@ class IoPorts:
 class Surroundings:
     """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
 
-    unread: inputs that no node of the graph reads. tokens: the port of the model that makes embeddings of tokens;
+    unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
+    model that makes embeddings of tokens;
     streams: the decoder's inputs that it feeds.
     """
 
@@ -43,6 +44,7 @@ class Surroundings:
     streams: frozenset[str] = frozenset()
     fed: Mapping[str, str] = field(default_factory=dict[str, str])
     unread: frozenset[str] = frozenset()
+    zeros: tuple[Port, ...] = ()
 
 
 @dataclass
@@ -113,6 +115,8 @@ def match_io(
     tokens = surroundings.tokens or matching.input(io.token_input, "token_input")
     for name in surroundings.streams:
         matching.unclaimed.pop(name, None)
+    for zero in surroundings.zeros:
+        matching.unclaimed.pop(zero.name, None)
     named = (
         ("encoder_hidden_states", io.encoder_hidden_states_input),
         ("audio_features", io.audio_features_input),
@@ -151,7 +155,7 @@ def match_io(
         positions = matching.pick(_flat_integers(matching), "position_ids_input", "positions", False)
     _check_integers(tokens, mask, positions, matching)
     _refuse_unclaimed(matching)
-    found = MatchedPorts(tokens, mask, positions, logits, hidden, (), keys, values, fixed)
+    found = MatchedPorts(tokens, mask, positions, logits, hidden, surroundings.zeros, keys, values, fixed)
     return IoPorts(found, static, tuple(extras), unread), tuple(matching.problems)
 
 

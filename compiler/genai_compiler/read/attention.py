@@ -33,22 +33,27 @@ class CacheOp:
 
 
 @dataclass(frozen=True)
-class _Slots:
+class Slots:
     """Where an operator takes its past and gives its present: input and output indices, -1 for none."""
 
     past: tuple[int, int]
     present: tuple[int, int]
 
 
-_SLOTS: dict[tuple[str, str], _Slots] = {
-    (CONTRIB, "GroupQueryAttention"): _Slots((3, 4), (1, 2)),
-    (CONTRIB, "PagedAttention"): _Slots((3, 4), (1, 2)),
-    (CONTRIB, "MultiHeadAttention"): _Slots((6, 7), (1, 2)),
-    (CONTRIB, "DecoderMaskedMultiHeadAttention"): _Slots((5, 6), (1, 2)),
-    (CONTRIB, "Attention"): _Slots((4, -1), (1, -1)),
-    ("", "Attention"): _Slots((4, 5), (1, 2)),
+_SLOTS: dict[tuple[str, str], Slots] = {
+    (CONTRIB, "GroupQueryAttention"): Slots((3, 4), (1, 2)),
+    (CONTRIB, "PagedAttention"): Slots((3, 4), (1, 2)),
+    (CONTRIB, "MultiHeadAttention"): Slots((6, 7), (1, 2)),
+    (CONTRIB, "DecoderMaskedMultiHeadAttention"): Slots((5, 6), (1, 2)),
+    (CONTRIB, "Attention"): Slots((4, -1), (1, -1)),
+    ("", "Attention"): Slots((4, 5), (1, 2)),
 }
 ATTENTION_OPS = frozenset(op for _, op in _SLOTS)
+
+
+def attention_slots(node: NodeProto) -> Slots | None:
+    """Where an attention operator takes its past and gives its present, None for any other node."""
+    return _SLOTS.get(operator_of(node))
 
 
 def cache_ops(graph: GraphProto) -> tuple[CacheOp, ...]:
@@ -109,7 +114,7 @@ def read_counts(graph: GraphProto) -> Counter[str]:
 
 def _attention_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
     domain, op_type = operator_of(node)
-    slots = _SLOTS.get((domain, op_type))
+    slots = attention_slots(node)
     if slots is None:
         return None
     past_key, past_value = (input_at(node, index) for index in slots.past)

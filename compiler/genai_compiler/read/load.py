@@ -9,6 +9,7 @@ from genai_compiler.lower.bare_decoder import lower_bare
 from genai_compiler.lower.composite import lower_composite
 from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
+from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_plain
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -30,24 +31,26 @@ from genai_compiler.read.wording import value_at
 DOCUMENT_HELP = "--no-artifacts plans a document alone"
 WORKFLOW, GENAI_CONFIG, BARE, COMPOSITE = "workflow", "genai_config v1", "model.io", "pipeline.models"
 GENAI_CONFIG_V2 = "genai_config v2"
+PLAIN = "plain folder"
 
 
-def load_package(root: Path, complete: bool = True) -> Package:
+def load_package(root: Path, complete: bool = True, graph: str | None = None) -> Package:
     """Read the package in the folder `root`. Raises CompileError with everything that is wrong with it so far.
 
-    complete: False stands in for files that are absent; `root` may then be a document alone.
+    complete: False stands in for files that are absent; `root` may then be a document alone. graph: the file to take
+    of a folder that declares none.
     """
     try:
         if not complete and root.is_file():
             return _from_metadata(root.parent, root, complete)
-        return _loaded(root, complete)
+        return _loaded(root, complete, graph)
     except PermissionError as refused:  # of a folder: files are asked for one by one
         what = f"'{refused.filename}' can't be read: {refused.strerror}"
         problem = Problem("unreadable-file", Place(root.name), "", what, "give yourself permission to read it")
         raise CompileError([problem]) from refused
 
 
-def _loaded(root: Path, complete: bool) -> Package:
+def _loaded(root: Path, complete: bool, graph: str | None) -> Package:
     if not root.is_dir():
         what = "is a file, not a folder" if root.exists() else "does not exist"
         help = "name the folder that holds inference_metadata.yaml or genai_config.json"
@@ -61,6 +64,13 @@ def _loaded(root: Path, complete: bool) -> Package:
     ):
         what = f"'{root.resolve().name}' holds neither inference_metadata.yaml nor genai_config.json, nor any graph"
         raise CompileError([Problem("no-package", Place(root.resolve().name), "", what, "name the package's folder")])
+    if file is None and not (root / CONFIG_NAME).exists() and is_plain_folder(root):
+        places = Places(CONFIG)
+        return _lowered(root, PLAIN, CONFIG, places, lower_plain(root, graph))
+    if graph is not None:
+        named = file.name if file is not None else CONFIG_NAME
+        what = f"--graph {graph} chooses among graphs that nothing declares, but {named} says which graphs there are"
+        raise CompileError([Problem("graph-declared", Place(named), "", what, "leave --graph out")])
     return _from_metadata(root, file, complete) if file is not None else _from_genai_config(root)
 
 
@@ -125,6 +135,7 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
         notes=lowered.notes,
         warnings=lowered.problems,
         hints=lowered.hints,
+        lowered=lowered.document,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onnx import ModelProto
 
@@ -36,7 +37,8 @@ class Package:
     dialect: `workflow` as authored, else what it was lowered from. sampled_ids: only token ids below it exist, None:
     all. identity: the document's semantic identity, "" where it was lowered from something else. title: what the plan
     is called, "": the folder's name. complete: every named file must be there; assumptions: what is taken for granted
-    where one is not. hints: where the document would have its sessions run.
+    where one is not. hints: where the document would have its sessions run. lowered: the document that was made of
+    another dialect's, {} for an authored one.
     """
 
     root: Path
@@ -55,6 +57,7 @@ class Package:
     complete: bool = True
     assumptions: tuple[str, ...] = ()
     hints: tuple[Hint, ...] = ()
+    lowered: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def workflow(self) -> Workflow:

@@ -1,0 +1,150 @@
+"""A package of another dialect -> its workflow as a document: what the compiler understood, to be read and edited.
+
+The document holds all that decides what runs. What the format has no field for stays where it stands, and is said.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_compiler.document_text import document_text
+from genai_compiler.driver import compiler_version, plan_package
+from genai_compiler.problem import CompileError, InternalError, Place, Problem
+from genai_compiler.read.document import OnnxImplementation, RuntimeRole
+from genai_compiler.read.files import LIMITS
+from genai_compiler.read.load import WORKFLOW, load_package
+from genai_compiler.read.ort_options import ATTRIBUTES
+from genai_compiler.read.package import Package
+from genai_compiler.read.places import DocPath
+from genai_compiler.read.yaml_text import read_yaml
+
+_FLOW: DocPath = ("pipeline", "workflow")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The document's text; unsaid: what it cannot say, and where that stays; problems: warnings."""
+
+    text: str
+    unsaid: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+def convert_package(package: str | Path, graph: str | None = None) -> Converted:
+    """The workflow of a package of any other dialect, as text. graph: as for compiling.
+
+    Raises CompileError with every problem of the package, and where its document is a workflow already.
+    """
+    loaded = load_package(Path(package), graph=graph)
+    if loaded.dialect == WORKFLOW:
+        what = "the document holds a workflow already: there is nothing to convert"
+        raise CompileError([Problem("already-workflow", Place(loaded.document_file), "", what, "edit it as it is")])
+    plan_package(loaded, "build", lambda _stage, _text: None)
+    unsaid = tuple(_unsaid(loaded))
+    text = document_text(loaded.lowered, (*_head(loaded), *_listed(unsaid)), _comments(loaded))
+    read, _ = read_yaml(text, "", LIMITS)
+    if read != loaded.lowered:
+        raise InternalError("convert", "the written document does not read back as it was", text)
+    return Converted(text, unsaid, loaded.warnings)
+
+
+def write_document(converted: Converted, target: Path) -> None:
+    """Write the text whole or not at all, as a new file. Raises CompileError output-exists, bad-output."""
+    if target.exists() or target.is_symlink():
+        raise CompileError([_output("output-exists", target, "is there already", "name another file, or move it away")])
+    if not target.absolute().parent.is_dir():
+        raise CompileError([_output("bad-output", target, "lies in a folder that is not there", "make the folder")])
+    handle, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(converted.text)
+        Path(name).chmod(0o644)
+        _place(Path(name), target)
+    finally:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+
+
+def _place(made: Path, target: Path) -> None:
+    """Give the finished file its name; a file that came there meanwhile stays."""
+    try:
+        os.link(made, target)
+    except FileExistsError as there:
+        raise CompileError([_output("output-exists", target, "is there already", "name another file")]) from there
+    except OSError:  # a file system without links
+        made.replace(target)
+
+
+def _output(code: str, target: Path, what: str, help: str) -> Problem:
+    return Problem(code, Place(target.name), "", f"'{target}' {what}", help)
+
+
+# ---- comments --------------------------------------------------------------------------------------------------------
+
+
+def _head(package: Package) -> Iterator[str]:
+    yield f"The workflow of {package.root.resolve().name}, read from {package.document_file} ({package.dialect})"
+    yield f"and written by genai-compile {compiler_version()}. Edit it and compile again: as inference_metadata.yaml it"
+    yield "stands beside the graphs that it names, and counts more than what it was read from."
+    yield ""
+    yield from (each[:1].upper() + each[1:] + "." for each in package.notes)
+
+
+def _listed(unsaid: tuple[str, ...]) -> Iterator[str]:
+    if unsaid:
+        yield ""
+        yield "What this document has no field for, and where it stays:"
+        yield from (f"- {each}" for each in unsaid)
+
+
+def _comments(package: Package) -> dict[DocPath, list[str]]:
+    """Where facts came from, at the values that hold them."""
+    found: dict[DocPath, list[str]] = {}
+    lowered = package.lowered
+    if "model" in lowered:
+        found["model",] = [f"Numbers of the model: {package.document_file}, corrected by the graph."]
+    if "generation" in lowered:
+        found["generation",] = ["What a request gets that says nothing else, and which inputs it may set."]
+    for name, component in package.workflow.components.items():
+        if isinstance(component.implementation, OnnxImplementation):
+            artifact = component.implementation.artifact
+            found[*_FLOW, "components", name] = [f"Ports, dtypes and extents are those of {artifact}."]
+        elif component.contract is not None:
+            found[*_FLOW, "components", name] = ["The runtime's own: it picks the next token and sees when to stop."]
+    for name, given in package.workflow.inputs.items():
+        if isinstance(given.role, RuntimeRole) and given.role.role == "eos_token_ids":
+            who = [f"{each.id}: {', '.join(each.said_by)}" for each in package.text.end_ids]
+            found[*_FLOW, "inputs", name] = [f"End tokens. {each}." for each in who]
+    if package.workflow.serving is not None:
+        found[*_FLOW, "serving"] = ["Which ports hold state, and whether past and present may be one buffer."]
+    return found
+
+
+def _unsaid(package: Package) -> Iterator[str]:
+    file, text, session = package.document_file, package.text, package.session
+    options: dict[str, Any] = {name: getattr(session, name) for name in ATTRIBUTES}
+    options = {name: value for name, value in options.items() if value is not None} | dict(session.entries)
+    if options:
+        yield f"session options ({_spelled(options)}): {file}; a caller gives them when loading"
+    if session.providers:
+        yield f"preferred providers ({', '.join(each.name for each in session.providers)}): {file}; as above"
+    for word, number in (("start token", text.bos), ("padding token", text.pad)):
+        if number is not None:
+            yield f"{word} {number}: {file}, or the text files"
+    if package.sampled_ids is not None and _width(package.lowered) not in (None, package.sampled_ids):
+        yield f"only ids below {package.sampled_ids} may be sampled, of {_width(package.lowered)} scores: {file}"
+
+
+def _spelled(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {json.dumps(value)}" for name, value in options.items())
+
+
+def _width(document: Mapping[str, Any]) -> int | None:
+    model = document.get("model") or {}
+    width = model.get("vocab_size")
+    return width if isinstance(width, int) else None

@@ -1,0 +1,258 @@
+"""Would the reference runtime load this package? Every reason why not, whatever this compiler makes of it.
+
+The reference is the release that `reference_types.json` names. Its parser is narrower than ours, and it goes by
+`model.type`, which decides nothing here: the table of types is data for this answer alone.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from genai_compiler.lower.match_ports import match_ports
+from genai_compiler.problem import CompileError, Place, Problem, Severity
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.attention import writes_in_place
+from genai_compiler.read.config_json import ConfigText, Json, parse_config
+from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, genai_config_of
+from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.session_options import provider_name
+from genai_compiler.read.signature import Signature, read_signature
+
+REFUSES, NEEDS = "reference-refuses", "reference-needs"
+_PARSER = frozenset(
+    {"unknown-key", "wrong-type", "not-a-string", "several-token-ids", "unknown-provider", "malformed-json"}
+)
+_PORTS = frozenset(
+    {"missing-input", "no-logits", "no-embedding-stage", "unclaimed-input", "unpaired-state", "missing-output"}
+)
+_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u")
+_SLACK = 16
+"""Slots beyond a window that it allocates on a CPU."""
+
+
+def reference_name() -> str:
+    """The runtime and release that is spoken of."""
+    return str(_table()["runtime"])
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: dict[str, Any] = json.loads(Path(__file__).with_name("reference_types.json").read_text("utf-8"))
+    return table
+
+
+@dataclass
+class _Judgement:
+    """The reasons found so far, for the configuration `text`."""
+
+    text: ConfigText | None
+    found: list[Problem] = field(default_factory=list)
+
+    def refuse(self, path: DocPath, why: str, help: str = "", code: str = REFUSES) -> None:
+        where = self.text.place(path) if self.text is not None else Place(CONFIG_NAME)
+        severity = Severity.ERROR if code == REFUSES else Severity.WARNING
+        self.found.append(Problem(code, where, format_path(path), f"{reference_name()}: {why}", help, severity))
+
+    def repeat(self, problem: Problem) -> None:
+        """A problem that this compiler has found, too, and that the reference does not forgive."""
+        what = f"{reference_name()}: {problem.what}"
+        self.found.append(Problem(REFUSES, problem.where, problem.path, what, problem.help))
+
+
+def reference_refusals(root: Path) -> tuple[Problem, ...]:
+    """Why the reference runtime would not load or run the package in `root`: errors; and what it needs: warnings."""
+    judged = _Judgement(None)
+    try:
+        data = find_artifact(root, CONFIG_NAME).file.read_bytes()
+    except ArtifactFault as fault:
+        judged.refuse((), f"it reads nothing but {CONFIG_NAME}: {fault}", "export in its form")
+        return tuple(judged.found)
+    try:
+        text = parse_config(data, CONFIG_NAME)
+    except CompileError as broken:
+        for each in broken.problems:
+            judged.repeat(each)
+        return tuple(judged.found)
+    judged.text = text
+    config, problems = genai_config_of(text)
+    _judge_text(data, text, judged)
+    for each in problems:
+        if each.code in _PARSER and not _root_scalar(each, text):
+            judged.repeat(each)
+    _judge_numbers(config, judged)
+    _judge_sessions(text, judged)
+    kind = config.model_type or ""
+    if kind in _table()["speech_in_pairs"]:
+        _judge_speech(text, judged)
+    if kind in (*_table()["decoder"], *_table()["combined"]) or not _known(kind):
+        _judge_graph(root, config, kind, judged)
+    if not _known(kind):
+        judged.refuse(("model", "type"), f"it knows no model.type {kind!r}", "'decoder' stands for any decoder graph")
+    return tuple(judged.found)
+
+
+def _known(kind: str) -> bool:
+    return any(kind in _table()[each] for each in ("decoder", "combined", "speech_in_pairs", "other"))
+
+
+# ---- the text --------------------------------------------------------------------------------------------------------
+
+
+def _judge_text(data: bytes, text: ConfigText, judged: _Judgement) -> None:
+    if data.startswith(b"\xef\xbb\xbf"):
+        judged.refuse((), "its parser stops at the byte order mark", "save without one")
+    if _ESCAPE.search(data):
+        judged.refuse((), "its parser reads no \\u escapes", "write the characters themselves, as UTF-8")
+    for path in _nulls(text.root, ()):
+        judged.refuse(path, f"{path[-1]!r} is null, which it takes for a value of the wrong kind", "leave it out")
+
+
+def _nulls(value: Json, path: DocPath) -> Iterator[DocPath]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in members:
+        if each is None and len(path) > 0:
+            yield (*path, key)
+        yield from _nulls(each, (*path, key))
+
+
+def _root_scalar(problem: Problem, text: ConfigText) -> bool:
+    """A key beside `model` that holds no object or list: it is not looked at."""
+    root = text.root if isinstance(text.root, dict) else {}
+    return problem.path in root and not isinstance(root[problem.path], dict | list)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _judge_numbers(config: GenaiConfig, judged: _Judgement) -> None:
+    vocabulary, search = config.vocab_size, config.search
+    if config.context_length is None and config.model_type not in _table()["without_context_length"]:
+        judged.refuse(("model", "context_length"), "context_length must be stated, above 0")
+    if vocabulary is None:
+        judged.refuse(("model", "vocab_size"), "vocab_size must be 1 or greater")
+    for each in config.eos:
+        if each < 0 or (vocabulary is not None and each >= vocabulary):
+            judged.refuse(("model", "eos_token_id"), f"end token {each} is no id of the vocabulary")
+    longest = search.get("max_length", 0)
+    if config.context_length is not None and longest > config.context_length:
+        why = f"max_length {longest} is above context_length {config.context_length}, so that no generator is made"
+        judged.refuse(("search", "max_length"), why)
+    for key, low, high in (("batch_size", 1, 32), ("num_beams", 1, 32), ("num_return_sequences", 1, 32)):
+        if not low <= search.get(key, 1) <= high:
+            judged.refuse(("search", key), f"{key} must lie between {low} and {high}")
+    if search.get("do_sample"):
+        top_k, top_p = search.get("top_k", 50), search.get("top_p", 0)
+        if top_k < 0 or (vocabulary is not None and top_k > vocabulary):
+            judged.refuse(("search", "top_k"), f"top_k {top_k} is not within the vocabulary when sampling")
+        if not 0 <= top_p <= 1:
+            judged.refuse(("search", "top_p"), f"top_p {top_p} is not between 0 and 1")
+
+
+def _judge_speech(text: ConfigText, judged: _Judgement) -> None:
+    model = text.root.get("model") if isinstance(text.root, dict) else None
+    speech = model.get("speech") if isinstance(model, dict) else None
+    stated = speech if isinstance(speech, dict) else {}
+    if bool(stated.get("filename")) != bool(stated.get("config_filename", "by default")):
+        why = "for this model.type it wants speech.filename and speech.config_filename both, or the latter as ''"
+        judged.refuse(("model", "speech"), why)
+
+
+# ---- sessions --------------------------------------------------------------------------------------------------------
+
+
+def _judge_sessions(text: ConfigText, judged: _Judgement) -> None:
+    path: DocPath = ("model", "decoder", "session_options")
+    options = _at(text.root, path)
+    for key, value in options.items() if isinstance(options, dict) else ():
+        if isinstance(value, dict):
+            judged.refuse((*path, key), f"{key!r} is an object; session options are single values")
+    listed = options.get("provider_options") if isinstance(options, dict) else None
+    names: list[str] = []
+    for at, element in enumerate(listed if isinstance(listed, list) else []):
+        for key, value in element.items() if isinstance(element, dict) else ():
+            place = (*path, "provider_options", at, key)
+            if value is not None and not isinstance(value, dict):
+                judged.refuse(place, f"{key!r} stands beside a provider and is no object")
+            elif provider_name(key) == "CPUExecutionProvider" and value:
+                judged.refuse(place, "the CPU provider takes no options")
+            elif provider_name(key) not in (None, "CPUExecutionProvider"):
+                names.append(key)
+    if len(names) > 1:
+        judged.refuse((*path, "provider_options"), f"one accelerator at most: {', '.join(names)}")
+    for each in names[:1]:
+        why = f"it loads this only where its build for {each!r} is installed; it never falls back to the CPU"
+        judged.refuse((*path, "provider_options"), why, code=NEEDS)
+
+
+def _at(value: Json, path: DocPath) -> Json:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) and isinstance(key, str) else None
+    return value
+
+
+# ---- the graph -------------------------------------------------------------------------------------------------------
+
+
+def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement) -> None:
+    try:
+        artifact = find_artifact(root, config.decoder.filename).name
+        signature = read_signature(root / artifact, root)
+    except ArtifactFault as fault:
+        judged.refuse(("model", "decoder", "filename"), f"{fault}")
+        return
+    except CompileError as unreadable:
+        for each in unreadable.problems:
+            judged.repeat(each)
+        return
+    inputs: DocPath = ("model", "decoder", "inputs")
+    if kind in _table()["combined"] and not config.decoder.inputs["past_names"]:
+        why = "for this model.type keys and values are one tensor a layer: 'Model input was not found' (past_names)"
+        judged.refuse((*inputs, "past_names"), why, "'decoder' as model.type takes separate ones")
+    if any(op.op_type == "PagedAttention" for op in signature.cache_ops) or _packed(config, signature):
+        judged.refuse(("model", "decoder"), "it runs paged caches on CUDA only", code=NEEDS)
+    else:
+        _, problems = match_ports(config, signature)
+        for each in problems:
+            if each.code in _PORTS and not (each.code == "no-embedding-stage" and config.other_classes):
+                judged.repeat(each)
+        _judge_cache(config, signature, judged)
+    logits = next((each for each in signature.outputs if each.name == config.decoder.outputs["logits"]), None)
+    width = logits.shape[-1] if logits is not None and logits.shape else None
+    if isinstance(width, int) and config.vocab_size is not None and width != config.vocab_size:
+        why = f"vocab_size is {config.vocab_size}, but the graph gives {width} scores: an error at the first run"
+        judged.refuse(("model", "vocab_size"), why)
+
+
+def _packed(config: GenaiConfig, signature: Signature) -> bool:
+    """Whether the graph takes rows packed into one axis and a table of blocks."""
+    return any(each.name == config.decoder.inputs["block_table"] for each in signature.inputs)
+
+
+def _judge_cache(config: GenaiConfig, signature: Signature, judged: _Judgement) -> None:
+    ops, window = signature.cache_ops, config.decoder.sliding_window
+    shared = bool(config.search.get("past_present_share_buffer"))
+    in_place = bool(ops) and all(writes_in_place(op) for op in ops)
+    share: DocPath = ("search", "past_present_share_buffer")
+    if shared and not in_place:
+        judged.refuse(
+            share, "past_present_share_buffer is true, but the graph appends to its cache: an error at the first run"
+        )
+    shapes = {each.name: each.shape for each in signature.inputs}
+    fixed = [op for op in ops if (shape := shapes.get(op.past_key)) and len(shape) == 4 and isinstance(shape[2], int)]
+    if fixed and not shared:
+        judged.refuse(share, "past_present_share_buffer is false, but the graph fixes the length of its cache")
+    if window is None:
+        return
+    path: DocPath = ("model", "decoder", "sliding_window")
+    if window.slide_inputs or window.slide_key_value_cache:
+        judged.refuse(path, "slide_inputs or slide_key_value_cache asks for 8-bit caches that are shifted")
+    elif not any(op.bounded for op in ops):
+        slots = window.window_size + _SLACK
+        why = (
+            f"it gives these caches {slots} slots, but the graph keeps every position: it fails at position {slots + 1}"
+        )
+        judged.refuse(path, why, "delete sliding_window")
