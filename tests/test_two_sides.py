@@ -2,13 +2,14 @@
 
 from dataclasses import fields
 from importlib.metadata import entry_points
-from typing import get_args
+from typing import Any, get_args
 
+import pytest
 from genai_compiler.check import audio_program as audio
 from genai_compiler.check import image_words
 from genai_compiler.emit import manifest as written
 from genai_compiler.emit import view
-from genai_compiler.plan import audio_program, image_program
+from genai_compiler.plan import audio_program, image_program, speculation
 from genai_compiler.plan import state as planned
 from genai_compiler.read import negotiate, ort_options, session_options, text_assembly
 from genai_runtime import abi, binding, manifest, providers, state
@@ -16,6 +17,18 @@ from genai_runtime.adapters import registry
 from genai_runtime.adapters.audio import log_mel, program, wav
 from genai_runtime.adapters.image import limits
 from genai_runtime.text_assembly import TRANSFORMS
+
+STATED = (
+    audio_program.AudioProgram,
+    image_program.ImageOutput,
+    image_program.ImagePatches,
+    image_program.ImageProgram,
+    image_program.ImageResize,
+    image_program.ImageTiles,
+    speculation.BudgetSpec,
+    speculation.DraftSpec,
+    planned.Slot,
+)
 
 
 def test_the_interface_of_generated_code() -> None:
@@ -37,10 +50,16 @@ def test_marks_of_a_slots_axes() -> None:
     assert (state.ROWS, state.GROWTH) == (planned.ROWS, planned.GROWTH)
 
 
+@pytest.mark.parametrize("kind", STATED, ids=lambda kind: str(kind.__name__))
+def test_constants_of_generated_code(kind: Any) -> None:
+    """Generated code states them in the compiler's words, without the fields that are at their defaults."""
+    theirs = getattr(abi, kind.__name__)
+    assert [(each.name, each.default) for each in fields(kind)] == [
+        (each.name, each.default) for each in fields(theirs)
+    ]
+
+
 def test_audio_programs() -> None:
-    """Generated code states a program in the compiler's words; the runtime has the same class and bounds."""
-    written_fields = [each.name for each in fields(audio_program.AudioProgram)]
-    assert [each.name for each in fields(abi.AudioProgram)] == written_fields
     assert {op for op in audio.FIELDS if op in ("resample", "rescale", "zero_mean_unit_variance")} == set(
         program._STEPS
     )
@@ -61,9 +80,4 @@ def test_adapters_that_the_runtime_brings() -> None:
 
 
 def test_image_programs() -> None:
-    for name in ("ImageProgram", "ImageResize", "ImageTiles", "ImagePatches", "ImageOutput"):
-        ours, theirs = getattr(image_program, name), getattr(abi, name)
-        assert [(each.name, each.default) for each in fields(ours)] == [
-            (each.name, each.default) for each in fields(theirs)
-        ]
     assert (image_words.MAX_PIXELS, image_words.MAX_ELEMENTS) == (limits.MAX_PIXELS, limits.MAX_ELEMENTS)

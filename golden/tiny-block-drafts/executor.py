@@ -82,7 +82,6 @@ DRAFTS = DraftSpec(
     recurrent=(),
     borrowed=(),
     one_position=False,
-    budget=None,
 )
 
 

@@ -80,14 +80,13 @@ DRAFTS = DraftSpec(
     drafts="logits",
     logits=True,
     recurrent=(
-        Slot("past_key_values.0.key", "present.0.key", "float32", (-1, 2, -2, 16)),
-        Slot("past_key_values.0.value", "present.0.value", "float32", (-1, 2, -2, 16)),
-        Slot("past_key_values.1.key", "present.1.key", "float32", (-1, 2, -2, 16)),
-        Slot("past_key_values.1.value", "present.1.value", "float32", (-1, 2, -2, 16)),
+        Slot(past="past_key_values.0.key", present="present.0.key", dtype="float32", dims=(-1, 2, -2, 16)),
+        Slot(past="past_key_values.0.value", present="present.0.value", dtype="float32", dims=(-1, 2, -2, 16)),
+        Slot(past="past_key_values.1.key", present="present.1.key", dtype="float32", dims=(-1, 2, -2, 16)),
+        Slot(past="past_key_values.1.value", present="present.1.value", dtype="float32", dims=(-1, 2, -2, 16)),
     ),
     borrowed=(),
     one_position=False,
-    budget=None,
 )
 
 

@@ -51,7 +51,7 @@ class DraftSpec:
     recurrent: tuple[Slot, ...]
     borrowed: tuple[tuple[str, str], ...]
     one_position: bool
-    budget: BudgetSpec | None
+    budget: BudgetSpec | None = None
 
 
 class Proposer:

@@ -1,4 +1,4 @@
-"""Preprocessing programs as the expressions that state them in generated code."""
+"""Constants of the runtime's own classes (preprocessing programs, drafts) as the expressions that state them."""
 
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
@@ -8,7 +8,7 @@ from genai_compiler.emit.names import literal, tuple_of
 
 
 def program_literal(value: Any) -> str:
-    """A program, or a part of it: a call of its class with every field that is not at its default."""
+    """A constant, or a part of it: a call of its class with every field that is not at its default."""
     if not is_dataclass(value):
         return tuple_of(map(program_literal, value)) if isinstance(value, tuple) else literal(value)
     given = [(each, getattr(value, each.name)) for each in fields(value)]
@@ -17,7 +17,7 @@ def program_literal(value: Any) -> str:
 
 
 def program_kinds(value: Any) -> Iterator[str]:
-    """The names of the classes that a program is made of."""
+    """The names of the classes that a constant is made of."""
     if isinstance(value, tuple):
         for each in value:
             yield from program_kinds(each)

@@ -1,7 +1,7 @@
 """The graph that says how many tokens to draft next, where the document declares one (contract, 4.1)."""
 
 from genai_compiler.plan.report import WORKFLOW
-from genai_compiler.plan.speculation import Budget
+from genai_compiler.plan.speculation import BudgetSpec
 from genai_compiler.plan.unfit import Unfit
 from genai_compiler.read.document import OnnxImplementation
 from genai_compiler.read.package import Package
@@ -15,7 +15,7 @@ TAKES = (
 GIVES = ("next_k", "next_estimates")
 
 
-def build_budget(package: Package) -> Budget | None:
+def build_budget(package: Package) -> BudgetSpec | None:
     """The budget of a package's drafts; None without one. Raises Unfit for one whose ports are not the contract's."""
     found = [
         name for name, each in package.workflow.components.items()
@@ -42,4 +42,4 @@ def build_budget(package: Package) -> Budget | None:
         (role, bound[role], inputs[bound[role]].dtype, len(inputs[bound[role]].shape or ())) for role in TAKES
     )
     gives = tuple((role, bound[role]) for role in GIVES)
-    return Budget(name, ports, gives, estimates, format_path((*WORKFLOW, "components", name)))
+    return BudgetSpec(name, format_path((*WORKFLOW, "components", name)), ports, gives, estimates)

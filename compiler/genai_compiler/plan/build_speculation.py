@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from genai_compiler.plan.build_budget import build_budget
 from genai_compiler.plan.dtypes import FLOATS
-from genai_compiler.plan.speculation import Drafting, Speculation, Typed
+from genai_compiler.plan.speculation import DraftSpec, Speculation, Typed
 from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Slot
 from genai_compiler.plan.unfit import Unfit
 from genai_compiler.read.document import (
@@ -76,14 +76,14 @@ class _Drafts:
         self.outputs = {each.name: each for each in self.proposer.signature.outputs}
         self.chain = block.proposal_execution if isinstance(block.proposal_execution, ChainedProposal) else None
 
-    def drafting(self) -> Drafting:
+    def drafting(self) -> DraftSpec:
         """The facts, when everything that a proposal needs is there."""
         self._target_fits()
         self._rolls_back()
         tokens, fused = self._takes()
         context, seed = self._context()
         drafts, logits = self._gives()
-        made = Drafting(
+        made = DraftSpec(
             component=self.block.proposer,
             origin=ORIGIN,
             chained=self.chain is not None,
@@ -252,7 +252,7 @@ class _Drafts:
 
     # ---- the package -------------------------------------------------------------------------------------------------
 
-    def _all_fed(self, made: Drafting) -> None:
+    def _all_fed(self, made: DraftSpec) -> None:
         typed = (made.tokens, made.fused, made.context, made.mask, made.positions)
         fed = {each[0] for each in typed if each is not None}
         fed |= {slot.past for slot in made.recurrent} | {port for port, _ in made.borrowed}

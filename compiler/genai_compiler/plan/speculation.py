@@ -1,4 +1,7 @@
-"""Speculation as facts: who drafts for the decoder that the runtime drives, by which ports, how far, and who asks."""
+"""Speculation as facts: who drafts for the decoder that the runtime drives, by which ports, how far, and who asks.
+
+DraftSpec and BudgetSpec are, by name and field, those of the runtime (`drafting`, `budget`): generated code states them.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +12,7 @@ Typed = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetSpec:
     """A graph that says how many tokens to draft next (contract adaptive-proposal-budget, 4.1).
 
     inputs, outputs: (role, port, dtype, rank); estimates: extents of the state that it keeps for itself, which is
@@ -17,14 +20,14 @@ class Budget:
     """
 
     component: str
+    origin: str
     inputs: tuple[tuple[str, str, str, int], ...]
     outputs: tuple[tuple[str, str], ...]
     estimates: tuple[int, ...]
-    origin: str
 
 
 @dataclass(frozen=True)
-class Drafting:
+class DraftSpec:
     """How the proposer is driven (standard, 7.1 and 7.2).
 
     chained: one token a run, else a whole block. vocabulary: its ids are the target's first so many, 0: all.
@@ -53,7 +56,7 @@ class Drafting:
     recurrent: tuple[Slot, ...]
     borrowed: tuple[tuple[str, str], ...]
     one_position: bool
-    budget: Budget | None = None
+    budget: BudgetSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -69,5 +72,5 @@ class Speculation:
     chained: bool
     width: int
     by_itself: bool
-    drafting: Drafting | None
+    drafting: DraftSpec | None
     reason: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from genai_compiler.plan.speculation import Drafting, Speculation
+from genai_compiler.plan.speculation import DraftSpec, Speculation
 from genai_compiler.plan.state import GROWTH, ROWS
 
 
@@ -17,7 +17,7 @@ def speculation_lines(plan: Speculation) -> Iterator[str]:
     yield from _ports(plan.drafting, plan.target)
 
 
-def _ports(drafting: Drafting, target: str) -> Iterator[str]:
+def _ports(drafting: DraftSpec, target: str) -> Iterator[str]:
     if drafting.tokens is not None:
         yield f"  tokens {drafting.tokens[0]} ({drafting.tokens[1]})"
     if drafting.fused is not None:
