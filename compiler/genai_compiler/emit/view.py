@@ -53,6 +53,7 @@ SOMETIMES = frozenset(
         "iteration_value",
         "keep_rows",
         "live_rows",
+        "merge_axes",
         "open_adapter",
         "unmatched_case",
         "within_capacity",

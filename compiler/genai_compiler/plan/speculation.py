@@ -1,6 +1,6 @@
 """Speculation as facts: who drafts for the decoder that the runtime drives, by which ports, how far, and who asks.
 
-DraftSpec and BudgetSpec are, by name and field, those of the runtime (`drafting`, `budget`): generated code states them.
+DraftSpec and BudgetSpec are, by name and field, the runtime's (`drafting`, `budget`): generated code states them.
 """
 
 from dataclasses import dataclass
