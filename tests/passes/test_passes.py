@@ -10,7 +10,7 @@ from genai_compiler.passes.drop_dead_steps import drop_dead_steps
 from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
 from genai_compiler.passes.place_state import place_state
-from genai_compiler.passes.profile import Profile
+from genai_compiler.passes.profile import Profile, profile_of
 from genai_compiler.plan.ir import Carry, Copy, Decode, Loop, Op, Plan, Release, SymbolCheck
 from genai_compiler.plan.state import Slot, StateGroup
 from genai_compiler.plan.verify import verify
@@ -251,3 +251,12 @@ def test_groups_of_one_decoder_are_kept_in_one_way() -> None:
     after = placed(kv(), kv("other", (Slot("x", "y", "float32", (-1, -2)),)))
     assert [each.storage for each in after.groups] == ["growing", "growing"]
     assert "another group" in after.groups[0].reason
+
+
+@pytest.mark.parametrize(("version", "alone"), [("1", True), ("1.0", True), ("2", False), ("2.0", False), ("20", True)])
+def test_contracts_that_say_what_rows_do_that_sit_out(version: str, alone: bool) -> None:
+    """Version 2 does (standard, 13.1); of others nothing is known."""
+    contract = SimpleNamespace(id="onnx-genai.token-sampler", version=version)
+    workflow = SimpleNamespace(serving=None, components={"sampler": SimpleNamespace(contract=contract)})
+    package: Any = SimpleNamespace(workflow=workflow, graphs={})
+    assert ("sampler" in profile_of(package).apart) == alone

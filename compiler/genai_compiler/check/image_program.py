@@ -9,6 +9,8 @@ from genai_compiler.check.image_shapes import check_shapes, fixed_size
 from genai_compiler.check.image_values import check_values
 from genai_compiler.check.image_words import (
     DEFAULT_MAX_TILES,
+    FLOAT32_LEAST,
+    FLOAT32_MAX,
     INTERPOLATIONS,
     MAX_ENTRIES,
     MAX_TILES,
@@ -36,7 +38,6 @@ RULES: Rules = {
     "V064": Rule("image-patches", "patchify has a size, patches end up flat, and pad, after it, has a length."),
 }
 ROOT: Path = ("preprocessing", "image")
-FLOAT32_MAX, FLOAT32_LEAST = 3.4028234663852886e38, 2.0**-149
 
 
 @dataclass

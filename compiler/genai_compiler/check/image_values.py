@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from genai_compiler.check.fault import Fault, Faults, Path, Rule, Rules
-from genai_compiler.check.image_words import MASK_DTYPES, NUMBER_DTYPES, PIXEL_DTYPES
+from genai_compiler.check.image_words import FLOAT32_MAX, MASK_DTYPES, NUMBER_DTYPES, PIXEL_DTYPES
 from genai_compiler.plan.dtypes import canonical
 from genai_compiler.read.document import ImageOutput, ImageProgram, ImageTransform
 from genai_compiler.read.suggest import did_you_mean
@@ -207,7 +207,7 @@ def _pad_fault(output: ImageOutput) -> str:
     pad = output.pad_value
     if pad is None:
         return ""
-    if not -3.4028234663852886e38 <= pad <= 3.4028234663852886e38:
+    if not -FLOAT32_MAX <= pad <= FLOAT32_MAX:
         return f"pad_value {pad} is no float32 number"
     if output.content == "patch_coordinates" and (pad != int(pad) or abs(pad) > 2**53):
         return f"pad_value {pad} is no whole number, and coordinates are"

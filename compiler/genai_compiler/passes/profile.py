@@ -19,7 +19,7 @@ class Profile:
 
 
 _BATCHING = ("onnx-genai.token-sampler", "onnx-genai.termination-predicate", "onnx-genai.state-update")
-"""Contracts whose components fuse from version 2 on, where rows that sit out are part of them (standard, 13.1)."""
+"""Contracts whose components fuse at version 2, where rows that sit out are part of them (standard, 13.1)."""
 
 
 def profile_of(package: Package) -> Profile:
@@ -29,7 +29,7 @@ def profile_of(package: Package) -> Profile:
     apart = {
         name: f"{each.contract.id}@{each.contract.version} does not say what rows do that sit out"
         for name, each in package.workflow.components.items()
-        if each.contract is not None and each.contract.id in _BATCHING and not each.contract.version.startswith("2")
+        if each.contract is not None and each.contract.id in _BATCHING and each.contract.version.split(".")[0] != "2"
     }
     for group in groups.values():
         if isinstance(group.update, IndexedScatter):
