@@ -105,7 +105,8 @@ def _output(resolving: _Resolving, at: int, source: str, name: str, target: Port
     outputs = {each.name: each for each in resolving.signatures[source].outputs}
     if name in outputs:
         return outputs[name]
-    taken = {each.source.partition(".")[2] for each in resolving.pipeline.dataflow if each.source.startswith(source)}
+    ends = [each.source.partition(".") for each in resolving.pipeline.dataflow]
+    taken = {output for model, _, output in ends if model == source}
     fits = [each for each in outputs.values() if each.name not in taken and not contradict(each, target)]
     if len(fits) == 1:
         what = f"the graph of '{source}' has no output '{name}'; its only output that fits, '{fits[0].name}', is taken"
