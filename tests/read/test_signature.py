@@ -308,3 +308,19 @@ def test_textproto_faults_have_a_line(tmp_path: Path, text: str, line: int) -> N
     (problem,) = faults(tmp_path / "t.onnx.textproto", tmp_path)
     assert problem.code == "unreadable-graph"
     assert not line or problem.where.line == line
+
+
+@pytest.mark.parametrize("place", ["initializer", "attribute"])
+def test_sparse_weights_do_not_leave_the_package(tmp_path: Path, place: str) -> None:
+    values, indices = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0]), helper.make_tensor("i", 7, [1], [0])
+    values.ClearField("float_data")
+    values.data_location = TensorProto.EXTERNAL
+    values.external_data.add(key="location", value="../secret")
+    sparse = helper.make_sparse_tensor(values, indices, [2])
+    constant = [helper.make_node("Constant", [], ["w"], sparse_value=sparse)] if place == "attribute" else []
+    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])] for name in "xy"]
+    graph = helper.make_graph([*constant, helper.make_node("Add", ["x", "w"], ["y"])], "g", *ports)
+    graph.sparse_initializer.extend([] if constant else [sparse])
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    with pytest.raises(CompileError, match="outside-package"):
+        read_signature(tmp_path / "m.onnx", tmp_path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, SparseTensorProto, TensorProto
 
 from genai_compiler.problem import Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -68,16 +68,23 @@ def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
         yield from _in_attributes(attributes, pending)
     while pending:
         graph = pending.pop()
-        yield from (each for each in graph.initializer if each.data_location == TensorProto.EXTERNAL)
+        tensors = [*graph.initializer, *_parts(graph.sparse_initializer)]
+        yield from (each for each in tensors if each.data_location == TensorProto.EXTERNAL)
         for node in graph.node:
             yield from _in_attributes(node.attribute, pending)
 
 
 def _in_attributes(attributes: Iterable[AttributeProto], pending: list[GraphProto]) -> Iterator[TensorProto]:
     for each in attributes:
-        tensors = [*([each.t] if each.HasField("t") else []), *each.tensors]
+        sparse = [*([each.sparse_tensor] if each.HasField("sparse_tensor") else []), *each.sparse_tensors]
+        tensors = [*([each.t] if each.HasField("t") else []), *each.tensors, *_parts(sparse)]
         yield from (tensor for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL)
         pending.extend([*([each.g] if each.HasField("g") else []), *each.graphs])
+
+
+def _parts(sparse: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
+    for each in sparse:
+        yield from (each.values, each.indices)
 
 
 def _region(tensor: TensorProto) -> _Region:
