@@ -18,7 +18,7 @@ _RUN = """
     og092-gemma2 mobius-llama-og mobius-llama-og-cpu mobius-gpt2-og mobius-qwen2_moe-og
     og-lfm2-int4 og-qwen3_5 og-qwen2_5_vl-int4 mobius-qwen3_5_text-og mobius-qwen3_next-og mobius-jamba-og
     mobius-llama-meta mobius-bloom-meta mobius-bamba-meta mobius-deepseek_v2-meta mobius-llama-f16
-    mobius-llama-static mobius-gemma4-static
+    mobius-llama-static mobius-gemma4-static og-gemma2 og-gpt_oss
 """
 RUN = _RUN.split()
 ENCODED = ["mobius-t5-meta", "mobius-marian-meta", "mobius-whisper-meta"]

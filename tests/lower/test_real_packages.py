@@ -26,8 +26,6 @@ COMPILED = _NAMES.split()
 REFUSED = [
     ("og-llama-nohead", "no-logits", "export it with its head"),
     ("og-llama-noembed", "no-embedding-stage", "no stage produces 'inputs_embeds'"),
-    ("og-gemma2", "unsupported-package-class", "drop what leaves their window"),
-    ("og-gpt_oss", "unsupported-package-class", "drop what leaves their window"),
     ("og-qwen2-paged", "unsupported-package-class", "'state_groups'"),
     ("mobius-gemma3_vl-og", "unsupported-package-class", "'vision'"),
     ("mobius-bert-og", "no-logits", "last_hidden_state"),

@@ -19,6 +19,7 @@ from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_lengt
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.unrunnable import check_graph
+from genai_compiler.lower.window_caches import split_windows
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.attention import read_counts
 from genai_compiler.read.bare import BareDocument, BareIo
@@ -90,7 +91,7 @@ class DecoderSource:
         ports, found = match_io(self.io, signature, around, self.path, self.places)
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
-        states = merge_states(decoder, merge)
+        states, windows = split_windows(merge_states(decoder, merge), merge)
         one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, decoder, merge)
@@ -125,6 +126,7 @@ class DecoderSource:
             one_token=one_token,
             length_switches=length_switches(model),
             static_cache=static,
+            windows=windows,
             extras=ports.extras,
             unread=ports.unread,
             front=front,

@@ -93,7 +93,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
     roles |= {each.port.name: each.role for each in facts.extras if each.role}
     inputs |= {port.name: row_wise(port) for port in facts.unread}
     inputs |= {port.name: count_contract(port) for port in control_ports(facts)}
-    states: tuple[State, ...] = (*facts.states, *facts.static_states, *facts.fixed_states)
+    states: tuple[State, ...] = (*facts.states, *facts.static_states, *facts.windows, *facts.fixed_states)
     inputs |= {state.input: cell_contract(state, "past_sequence") for state in states}
     outputs: Data = {facts.logits.name: logits_contract(facts)}
     roles[facts.logits.name] = "logits"

@@ -78,6 +78,11 @@ class StaticState:
         """Positions it holds."""
         return self.shape[self.axis - 1]
 
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes of one row, however long it gets."""
+        return prod(self.shape) * ELEMENT_BYTES.get(self.dtype, 4)
+
 
 @dataclass(frozen=True)
 class StaticCache:
@@ -144,7 +149,8 @@ class DecoderFacts:
     each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
     row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
     token a row, so a prompt goes in one by one.
-    static_cache: caches that a call updates at given positions. extras: what stays the same for a whole request.
+    static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
+    left its window. extras: what stays the same for a whole request.
     unread: inputs that no node reads. front: what the tokens go through first. prompt: the workflow input that the
     decoder starts from; start: the token there when nobody gives one, None when nobody says. mask_use: see
     read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
@@ -169,6 +175,7 @@ class DecoderFacts:
     one_token: bool
     length_switches: tuple[LengthSwitch, ...]
     static_cache: StaticCache | None = None
+    windows: tuple[StaticState, ...] = ()
     extras: tuple[Extra, ...] = ()
     unread: tuple[Port, ...] = ()
     front: FrontFacts | None = None

@@ -1,7 +1,7 @@
 """State cells, their seeds and their groups in the canonical decoder workflow (metadata standard, section 10.3).
 
 Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
-kinds; `decoder_recurrent` the states that each step replaces, which have no role, and their index for a layer.
+kinds; `decoder_window_kv` those of one size that keep a window; `decoder_recurrent` the states that each step replaces, which have no role, and their index for a layer.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from genai_compiler.lower.decoder_components import Data, State, cell_contract, 
 from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort, StaticState
 
 _CACHES, _STATIC, _REPLACED = "decoder_kv", "decoder_static_kv", "decoder_recurrent"
+_WINDOWS = "decoder_window_kv"
 
 
 def state_cells(facts: DecoderFacts) -> dict[str, State]:
@@ -18,6 +19,7 @@ def state_cells(facts: DecoderFacts) -> dict[str, State]:
     groups: tuple[tuple[str, tuple[State, ...]], ...] = (
         (_CACHES, facts.states),
         (static, facts.static_states),
+        (_WINDOWS, facts.windows),
         (_REPLACED, facts.fixed_states),
     )
     return {f"{name}.{index:04d}": state for name, states in groups for index, state in enumerate(states)}
@@ -62,6 +64,8 @@ def state_groups(facts: DecoderFacts) -> Data:
     if facts.static_states:
         scattered = {"kind": "full_attention", "sequence_axis": facts.static_states[0].axis, **_scatter(facts)}
         groups.append((_static_group(facts), scattered, "forbidden"))
+    window: Data = {"kind": "sliding_attention", "update": {"kind": "replace"}}
+    groups.append((_WINDOWS, window, "permitted"))
     groups.append((_REPLACED, replaced, "forbidden"))
     found: Data = {}
     for name, group, aliasing in groups:
@@ -71,7 +75,7 @@ def state_groups(facts: DecoderFacts) -> Data:
                 **group,
                 "layout": "head_major_bnsh",
                 "aliasing": aliasing,
-                "reuse": {"prefix_reusable": True, "evictable_prefix": True},
+                "reuse": {"prefix_reusable": name != _WINDOWS, "evictable_prefix": True},
                 "capabilities": {"snapshot": True, "fork": True},
                 "ports": {"decoder": ports},
             }

@@ -15,6 +15,7 @@ from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph, missing_files
+from genai_compiler.lower.window_caches import split_windows
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named, read_genai_config
@@ -72,7 +73,7 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
     ports, port_problems = match_ports(config, signature)
     found += port_problems
     merge = Merge(stated_by_config(config), signature)
-    states = merge_states(ports, merge)
+    states, windows = split_windows(merge_states(ports, merge), merge)
     one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
     fixed = merge_fixed_states(ports, one_token, merge)
     aliasing = choose_aliasing(states, ports, merge)
@@ -104,6 +105,7 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
         last_token_only=last_token_only(model, ports.logits.name),
         one_token=one_token,
         length_switches=length_switches(model),
+        windows=windows,
     )
     return Lowered(
         document=decoder_document(facts, text.eos, defaults),
@@ -151,6 +153,9 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
         f"end tokens: {ends or 'none'}",
         f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
     ]
+    if facts.windows:
+        size = sum(each.bytes_per_row for each in facts.windows)
+        notes.append(f"caches of a window: {size} bytes a row, however long it gets")
     if facts.fixed_states:
         size = sum(each.bytes_per_row for each in facts.fixed_states)
         notes.append(f"state of one size: {size} bytes a row, replaced by each step")

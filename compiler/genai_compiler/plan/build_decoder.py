@@ -183,6 +183,7 @@ class DecoderLoop:
 
     def _slots(self, steps: "StepBuilder", graph: Graph, group: DeclaredGroup, path: Path) -> Iterator[Slot]:
         types = dict(steps.components[self.decode[1].component].inputs)
+        ops = graph.signature.cache_ops
         for cell, alias in group.ports.get(self.decode[1].component, {}).items():
             place = (*path, "ports", self.decode[1].component, cell)
             type = types.get(alias.input)
@@ -191,6 +192,9 @@ class DecoderLoop:
                 steps.report.error("state-port", place, what)
                 continue
             growth = None if isinstance(group.update, IndexedScatter) else group.sequence_axis
+            if growth is not None and any(op.bounded and alias.input in (op.past_key, op.past_value) for op in ops):
+                what = f"the operator of '{alias.input}' drops what left its window, and the cell grows"
+                steps.report.error("state-port", place, what, "give its group update: {kind: replace}")
             dims = [_dim(axis, dim, growth) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:

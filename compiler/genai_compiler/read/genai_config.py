@@ -43,12 +43,13 @@ class PortNames:
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """`model.decoder.sliding_window`. `layers`: the bounded layers, () for all."""
+    """`model.decoder.sliding_window`. `layers`: the bounded layers, () for all; `cache_slack`: 0 for the default."""
 
     window_size: int
     slide_key_value_cache: bool
     slide_inputs: bool
     layers: tuple[int, ...]
+    cache_slack: int = 0
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ def _sliding_window(section: Section) -> SlidingWindow:
         slide_key_value_cache=section.boolean("slide_key_value_cache", True),
         slide_inputs=section.boolean("slide_inputs", True),
         layers=section.integers("layers"),
+        cache_slack=section.integer("cache_slack") or 0,
     )
 
 
