@@ -23,7 +23,11 @@ _RUN = """
 RUN = _RUN.split()
 ENCODED = ["mobius-t5-meta", "mobius-marian-meta", "mobius-whisper-meta"]
 """Decoders beside an encoder that runs once: run at the workflow's level."""
-MEDIA = ["mobius-gemma3_vl-comp", "mobius-llava-comp", "mobius-gemma4_vl-meta", "mobius-qwen3_5-meta"]
+_MEDIA = """
+    mobius-gemma3_vl-comp mobius-llava-comp mobius-gemma4_vl-meta mobius-qwen3_5-meta
+    mobius-gemma3_vl-og mobius-mistral3-og mobius-qwen2_5_vl-og
+"""
+MEDIA = _MEDIA.split()
 """Decoders behind an embedding model that also takes what a vision model makes of an image's tensors."""
 GREEDY: dict[str, Any] = {"temperature": 0, "stop_on_eos": False}
 Compiled = Callable[[str], genai_runtime.Model]

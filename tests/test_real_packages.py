@@ -38,7 +38,6 @@ REFUSED = [
     ("og-llama-noembed", "no-embedding-stage", "no stage produces 'inputs_embeds'"),
     ("og-qwen2-paged", "unsupported-package-class", "'state_groups'"),
     ("mobius-bert-og", "no-logits", "last_hidden_state"),
-    ("mobius-gemma3_vl-og", "unsupported-package-class", "'vision'"),
     ("mobius-sd-euler", "unsupported-package-class", "'iterative'"),
     ("mobius-sd-ddim", "unsupported-package-class", "'iterative'"),
     ("mobius-flux-meta", "unsupported-package-class", "'iterative'"),

@@ -12,9 +12,10 @@ from typing import Any
 from genai_compiler.lower.bare_facts import document_doubts
 from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.genai_config_v1 import Lowered
-from genai_compiler.lower.match_io import Surroundings, match_io
+from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
+from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.stated import Fact, Stated

@@ -1,7 +1,8 @@
 """State cells, their seeds and their groups in the canonical decoder workflow (metadata standard, section 10.3).
 
 Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
-kinds; `decoder_window_kv` those of one size that keep a window; `decoder_recurrent` the states that each step replaces, which have no role, and their index for a layer.
+kinds, `decoder_window_kv` those that keep a window; `decoder_recurrent` the states that each step replaces, which have
+no role, and their index for a layer.
 """
 
 from collections.abc import Iterator

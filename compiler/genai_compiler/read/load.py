@@ -7,8 +7,9 @@ from pathlib import Path
 from genai_compiler.check.document import check_document
 from genai_compiler.lower.bare_decoder import lower_bare
 from genai_compiler.lower.composite import lower_composite
-from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
+from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_plain
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
