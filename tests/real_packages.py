@@ -29,6 +29,8 @@ _MEDIA = """
 """
 MEDIA = _MEDIA.split()
 """Decoders behind an embedding model that also takes what a vision model makes of an image's tensors."""
+SINGLE = ["mobius-bert-og", "mobius-vit-og"]
+"""Encoders alone: one call, at the workflow's level."""
 GREEDY: dict[str, Any] = {"temperature": 0, "stop_on_eos": False}
 Compiled = Callable[[str], genai_runtime.Model]
 

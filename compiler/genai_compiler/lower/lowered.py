@@ -1,6 +1,6 @@
 """What lowering makes of a package, whatever its dialect."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from genai_compiler.lower.decoder_facts import DecoderFacts
@@ -12,11 +12,11 @@ from genai_compiler.read.text_facts import TextFacts
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredGraph:
     """A package in the standard's form.
 
-    document: plain data in the form of the metadata standard, section 10.3. problems: warnings only. notes: one-line
-    facts for the summary. decoder: how the graph is driven. hints: where its sessions should run.
+    document: plain data in the form of the metadata standard. problems: warnings only. notes: one-line facts for the
+    summary. hints: where its sessions should run.
     """
 
     document: dict[str, Any]
@@ -26,5 +26,20 @@ class Lowered:
     providers: tuple[ProviderPreference, ...]
     session_options: SessionOptions
     signature: Signature
+    hints: tuple[Hint, ...] = field(default=(), kw_only=True)
+
+    @property
+    def sampled_ids(self) -> int | None:
+        """Only token ids below it exist; None: all, or there are none."""
+        return None
+
+
+@dataclass(frozen=True)
+class Lowered(LoweredGraph):
+    """A package with a decoder, as the canonical workflow of section 10.3. decoder: how the graph is driven."""
+
     decoder: DecoderFacts
-    hints: tuple[Hint, ...] = ()
+
+    @property
+    def sampled_ids(self) -> int | None:
+        return self.decoder.sampled_ids
