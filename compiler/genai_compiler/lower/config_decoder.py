@@ -8,6 +8,7 @@ from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings
+from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.search_defaults import search_defaults
@@ -91,13 +92,14 @@ def config_decoder(
     states, windows = split_windows(merge_states(ports, merge), merge)
     one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
     fixed = merge_fixed_states(ports, one_token, merge)
+    combined = merge_combined(ports, merge)
     aliasing = choose_aliasing(states, ports, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
     length = merge_length((each.capacity for each in states), merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
     mask = ports.attention_mask.name if ports.attention_mask is not None else ""
-    has_state = bool(ports.keys or ports.values or ports.fixed)
+    has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
     problems += check_graph(model, artifact, has_state, mask)
     if errors(problems) or ports.token_ids is None or ports.logits is None:
@@ -123,6 +125,7 @@ def config_decoder(
         one_token=one_token,
         length_switches=length_switches(model),
         windows=windows,
+        combined=combined,
         extras=ports.extras,
         front=start.front,
         prompt=start.prompt,

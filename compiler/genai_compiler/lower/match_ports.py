@@ -27,7 +27,7 @@ _INTEGERS = ("int64", "int32")
 class MatchedPorts:
     """Which graph port plays which part. Ports that a problem was reported for are None or left out.
 
-    extras: what stages before the loop feed.
+    extras: what stages before the loop feed. combined: caches that hold keys and values together.
     """
 
     token_ids: Port | None
@@ -40,6 +40,7 @@ class MatchedPorts:
     values: tuple[LayerPorts, ...]
     fixed: tuple[LayerPorts, ...]
     extras: tuple[Extra, ...] = ()
+    combined: tuple[LayerPorts, ...] = ()
 
 
 def match_ports(
@@ -63,12 +64,12 @@ def match_ports(
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     check_pairs(matching, keys, values)
+    combined = match_layers(matching, "past_names", "present_names")
     fixed = match_fixed(matching)
     zeros = _zero_inputs(matching)
-    _refuse_unclaimed(matching, found_state=bool(keys or fixed))
-    ports = MatchedPorts(
-        tokens, mask, positions, _logits(matching), _hidden(matching), zeros, keys, values, fixed, extras
-    )
+    _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
+    logits, hidden = _logits(matching), _hidden(matching)
+    ports = MatchedPorts(tokens, mask, positions, logits, hidden, zeros, keys, values, fixed, extras, combined)
     return ports, tuple(matching.problems)
 
 
@@ -179,7 +180,6 @@ def _zero_inputs(matching: Matching) -> tuple[Port, ...]:
 
 
 _NOT_YET: Mapping[str, str] = {
-    "past_names": "keys and values in one tensor",
     "cross_past_key_names": "cross-attention state",
     "cross_past_value_names": "cross-attention state",
     "encoder_hidden_states": "an encoder",

@@ -95,7 +95,7 @@ def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Me
     for fact, stated, found in numbers:
         if stated is not None and found != {stated}:
             merge.contradiction(merge.path(fact), stated, f"the graph's caches have {_either(found)}")
-    layers = sorted({each.layer for each in (*ports.keys, *ports.fixed)})
+    layers = sorted({each.layer for each in (*ports.keys, *ports.fixed, *ports.combined)})
     counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
     if merge.stated.layers is not None and not counted:
         graph = f"the graph has caches for {len(layers)} layers, numbered {ranges(layers)}"
