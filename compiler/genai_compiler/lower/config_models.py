@@ -16,6 +16,7 @@ from genai_compiler.lower.decoder_facts import PROMPT, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.front_model import FrontModel, media_models
 from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput, with_stages
 from genai_compiler.problem import CompileError, Problem, Severity, errors
@@ -45,7 +46,7 @@ def lower_models(root: Path, config: GenaiConfig, decoder: str, found: list[Prob
     """
     graphs = _graphs(root, config, decoder)
     edges, problems = join_components(config, graphs.signatures)
-    problems = (*problems, *_unused(graphs, edges), *_sessions(config))
+    problems = (*problems, *_no_embedding(graphs), *_unused(graphs, edges), *_sessions(config))
     if errors(problems):
         raise CompileError(problems)
     try:
@@ -78,6 +79,13 @@ def _graphs(root: Path, config: GenaiConfig, decoder: str) -> _Graphs:
     if problems:
         raise CompileError(problems)
     return _Graphs(config, artifacts, signatures)
+
+
+def _no_embedding(graphs: _Graphs) -> Iterator[Problem]:
+    """The decoder's own problem, which one of an unused model would hide."""
+    if _FRONT not in graphs.config.components:
+        _, found = match_ports(graphs.config, graphs.signatures[DECODER], Surroundings())
+        yield from (each for each in found if each.code == "no-embedding-stage")
 
 
 def _unused(graphs: _Graphs, edges: tuple[Edge, ...]) -> Iterator[Problem]:
@@ -118,12 +126,22 @@ def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
         help = f"its inputs are {listed(inputs)}; name the one for token ids"
         what = f"the graph of '{_FRONT}' has no input {name!r}"
         raise CompileError([graphs.problem("missing-input", path, what, help)])
+    _check_tokens(graphs, _FRONT, inputs[name])
     streams = [(each.output, each.input) for each in edges if each.source == _FRONT]
     media = tuple(_media(graphs, inputs[name], edges))
     positions = graphs.config.decoder.inputs["position_ids"]
     axes = next((rank_of(each) for each in graphs.signatures[DECODER].inputs if each.name == positions), None)
     facts = FrontFacts(_FRONT, graphs.artifacts[_FRONT], tuple(streams), media, bool(media) and axes == 3)
     return FrontModel(inputs[name], facts, ())
+
+
+def _check_tokens(graphs: _Graphs, name: str, port: Port) -> None:
+    """Raises CompileError wrong-port unless the port takes token ids of any length."""
+    fixed = port.shape is not None and any(isinstance(each, int) for each in port.shape)
+    if port.dtype not in ("int64", "int32") or rank_of(port) not in (2, None) or fixed:
+        path = (*graphs.config.components[name].path, "inputs", "input_ids")
+        what = f"input {port.name!r} of '{name}' is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
+        raise CompileError([graphs.problem("wrong-port", path, what, "export it with open axes")])
 
 
 def _media(graphs: _Graphs, tokens: Port, edges: tuple[Edge, ...]) -> Iterator[tuple[Port, str]]:
@@ -158,6 +176,7 @@ def _stages(graphs: _Graphs, edges: tuple[Edge, ...], front: FrontModel | None) 
         signature, inputs = graphs.signatures[name], list[StageInput]()
         for port in signature.inputs:
             if name == "encoder" and port.name == component.inputs["input_ids"]:
+                _check_tokens(graphs, name, port)
                 inputs.append(StageInput(port, REQUEST_TOKENS, asked=True, tokens=True))
                 continue
             value = f"application.{port.name}" if port.name not in taken else f"application.{name}.{port.name}"
