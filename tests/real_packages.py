@@ -18,13 +18,19 @@ _RUN = """
     og092-gemma2 mobius-llama-og mobius-llama-og-cpu mobius-gpt2-og mobius-qwen2_moe-og
     og-lfm2-int4 og-qwen3_5 og-qwen2_5_vl-int4 mobius-qwen3_5_text-og mobius-qwen3_next-og mobius-jamba-og
     mobius-llama-meta mobius-bloom-meta mobius-bamba-meta mobius-deepseek_v2-meta mobius-llama-f16
-    mobius-llama-static mobius-gemma4-static
+    mobius-llama-static mobius-gemma4-static og-gemma2 og-gpt_oss
 """
 RUN = _RUN.split()
 ENCODED = ["mobius-t5-meta", "mobius-marian-meta", "mobius-whisper-meta"]
 """Decoders beside an encoder that runs once: run at the workflow's level."""
-MEDIA = ["mobius-gemma3_vl-comp", "mobius-llava-comp", "mobius-gemma4_vl-meta", "mobius-qwen3_5-meta"]
+_MEDIA = """
+    mobius-gemma3_vl-comp mobius-llava-comp mobius-gemma4_vl-meta mobius-qwen3_5-meta
+    mobius-gemma3_vl-og mobius-mistral3-og mobius-qwen2_5_vl-og
+"""
+MEDIA = _MEDIA.split()
 """Decoders behind an embedding model that also takes what a vision model makes of an image's tensors."""
+SINGLE = ["mobius-bert-og", "mobius-vit-og"]
+"""Encoders alone: one call, at the workflow's level."""
 GREEDY: dict[str, Any] = {"temperature": 0, "stop_on_eos": False}
 Compiled = Callable[[str], genai_runtime.Model]
 

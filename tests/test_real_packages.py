@@ -24,6 +24,7 @@ from tests.real_packages import (
     NAMES,
     PACKAGES,
     RUN,
+    SINGLE,
     Compiled,
     cases,
     once_each,
@@ -36,11 +37,8 @@ pytestmark = needs_data
 REFUSED = [
     ("og-llama-nohead", "no-logits", "export it with its head"),
     ("og-llama-noembed", "no-embedding-stage", "no stage produces 'inputs_embeds'"),
-    ("og-gemma2", "unsupported-package-class", "drop what leaves their window"),
-    ("og-gpt_oss", "unsupported-package-class", "drop what leaves their window"),
-    ("og-qwen2-paged", "unsupported-package-class", "'state_groups'"),
-    ("mobius-bert-og", "no-logits", "last_hidden_state"),
-    ("mobius-gemma3_vl-og", "unsupported-package-class", "'vision'"),
+    ("og-qwen2-paged", "unsupported-package-class", "export with a dense cache"),
+    ("og-qwen3_5-paged", "unsupported-package-class", "caches in pages"),
     ("mobius-sd-euler", "unsupported-package-class", "'iterative'"),
     ("mobius-sd-ddim", "unsupported-package-class", "'iterative'"),
     ("mobius-flux-meta", "unsupported-package-class", "'iterative'"),
@@ -174,6 +172,37 @@ def test_e2_a_rows_tables_do_not_depend_on_its_neighbours(compiled: Compiled) ->
             assert row.tokens[: len(wanted)] == wanted
 
 
+# ---- encoders alone --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_an_encoder_alone_is_one_call(compiled: Compiled, name: str) -> None:
+    """Its inputs and outputs by the graph's names; rows of a batch are what each is alone."""
+    with np.load(PACKAGES / name / "encoder_case.npz") as held:
+        case = dict(held)
+    inputs = {key.removeprefix("in_"): value for key, value in case.items() if key.startswith("in_")}
+    wanted = {key.removeprefix("out_"): value for key, value in case.items() if key.startswith("out_")}
+    assert wanted
+    result = compiled(name).run(inputs)
+    for output, value in wanted.items():
+        np.testing.assert_allclose(result[output], value, rtol=1e-4, atol=1e-5)
+    two = {key: np.concatenate([value, value]) for key, value in inputs.items()}
+    if "attention_mask" in inputs:  # this graph takes the mask's first axis for positions
+        with pytest.raises(genai_runtime.RequestError, match="wrong-shape"):
+            compiled(name).run(two)
+        return
+    result = compiled(name).run(two)
+    for output, value in wanted.items():
+        np.testing.assert_allclose(result[output], np.concatenate([value, value]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_that_a_graph_misreads_is_warned_of(tmp_path: Path) -> None:
+    told = {name: compile_package(PACKAGES / name, out=tmp_path / name).problems for name in SINGLE}
+    assert [each.code for each in told["mobius-bert-og"]] == ["wrong-port"]
+    assert "one row" in told["mobius-bert-og"][0].what
+    assert told["mobius-vit-og"] == ()
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -199,9 +228,9 @@ def test_every_package_is_compiled_or_refused_by_name(name: str, tmp_path: Path)
     before = {each: each.stat().st_mtime_ns for each in (PACKAGES / name).rglob("*")}
     try:
         compile_package(PACKAGES / name, out=tmp_path / "out")
-        assert name in (*RUN, *ENCODED, *MEDIA), "it compiles now: give it a place above"
+        assert name in (*RUN, *ENCODED, *MEDIA, *SINGLE), "it compiles now: give it a place above"
     except CompileError as refused:
-        assert name not in (*RUN, *ENCODED, *MEDIA)
+        assert name not in (*RUN, *ENCODED, *MEDIA, *SINGLE)
         found = errors(refused.problems)
         assert found
         assert all(each.code and each.what and each.where.file for each in found)
@@ -211,4 +240,4 @@ def test_every_package_is_compiled_or_refused_by_name(name: str, tmp_path: Path)
 
 def test_the_set_is_the_one_that_is_described() -> None:
     assert len(NAMES) == 47
-    assert {*RUN, *ENCODED, *MEDIA, *(name for name, _, _ in REFUSED)} <= set(NAMES)
+    assert {*RUN, *ENCODED, *MEDIA, *SINGLE, *(name for name, _, _ in REFUSED)} <= set(NAMES)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.lower.match_ports import match_ports
+from genai_compiler.lower.matching import Surroundings
 from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import writes_in_place
@@ -215,9 +216,11 @@ def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement)
     if any(op.op_type == "PagedAttention" for op in signature.cache_ops) or _packed(config, signature):
         judged.refuse(("model", "decoder"), "it runs paged caches on CUDA only", code=NEEDS)
     else:
-        _, problems = match_ports(config, signature)
+        _, problems = match_ports(config, signature, Surroundings())
         for each in problems:
-            if each.code in _PORTS and not (each.code == "no-embedding-stage" and config.other_classes):
+            if each.code in _PORTS and not (
+                each.code == "no-embedding-stage" and (config.other_classes or config.components)
+            ):
                 judged.repeat(each)
         _judge_cache(config, signature, judged)
     logits = next((each for each in signature.outputs if each.name == config.decoder.outputs["logits"]), None)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
+from genai_compiler.lower.genai_config_v1 import lower_genai_config
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.problem import CompileError, Problem
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 

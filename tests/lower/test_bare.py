@@ -9,7 +9,7 @@ import pytest
 import yaml
 from genai_compiler import CompileError, compile_package
 from genai_compiler.lower.bare_decoder import lower_bare
-from genai_compiler.lower.genai_config_v1 import Lowered
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.problem import Problem
 from genai_compiler.read.files import read_document
 from genai_compiler.read.validate import parse_bare

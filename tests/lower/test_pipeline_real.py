@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
+from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.problem import CompileError
 from genai_compiler.read.genai_config import read_genai_config
 

@@ -148,7 +148,8 @@ def test_wrong_types_are_errors_at_their_place(value: str) -> None:
 def test_a_version_number_is_harmless_and_other_sections_are_named() -> None:
     text = '{"version": 2, "model": {"vision": {"filename": "v.onnx"}, "encoder": {}, "ears": {"filename": "e.onnx"}}}'
     read, problems = config(text)
-    assert read.other_classes == (("model", "vision"), ("model", "ears"))
+    assert read.other_classes == (("model", "ears"),)
+    assert list(read.components) == ["vision"]
     assert list(problems) == ["unknown-key"]
 
 

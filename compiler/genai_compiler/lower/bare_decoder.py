@@ -12,13 +12,15 @@ from typing import Any
 from genai_compiler.lower.bare_facts import document_doubts
 from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.genai_config_v1 import Lowered
-from genai_compiler.lower.match_io import Surroundings, match_io
+from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
+from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.unrunnable import check_graph
+from genai_compiler.lower.window_caches import split_windows
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.attention import read_counts
 from genai_compiler.read.bare import BareDocument, BareIo
@@ -90,7 +92,7 @@ class DecoderSource:
         ports, found = match_io(self.io, signature, around, self.path, self.places)
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
-        states = merge_states(decoder, merge)
+        states, windows = split_windows(merge_states(decoder, merge), merge)
         one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, decoder, merge)
@@ -125,6 +127,7 @@ class DecoderSource:
             one_token=one_token,
             length_switches=length_switches(model),
             static_cache=static,
+            windows=windows,
             extras=ports.extras,
             unread=ports.unread,
             front=front,

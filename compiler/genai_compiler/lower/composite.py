@@ -12,7 +12,7 @@ from genai_compiler.lower.dataflow import DATAFLOW, Edge, in_order, resolve_data
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.front_model import FrontModel, find_front, media_models, upstream
-from genai_compiler.lower.genai_config_v1 import Lowered
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.media_capabilities import media_capabilities
 from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput, with_stages

@@ -6,11 +6,18 @@ input ports of one invocation must agree on each symbol.
 
 from typing import Any
 
-from genai_compiler.lower.decoder_facts import DecoderFacts, FixedState, FrontFacts, StatePort, StaticState
+from genai_compiler.lower.decoder_facts import (
+    CombinedState,
+    DecoderFacts,
+    FixedState,
+    FrontFacts,
+    StatePort,
+    StaticState,
+)
 from genai_compiler.read.signature import Port
 
 Data = dict[str, Any]
-State = StatePort | FixedState | StaticState
+State = StatePort | CombinedState | FixedState | StaticState
 
 ALIGNED = {"kind": "request_aligned", "axis": 0}
 FLAG = {"dtype": "bool", "rank": 1, "shape": ["batch"], "batch_layout": ALIGNED}
@@ -32,11 +39,15 @@ def token_contract(facts: DecoderFacts) -> Data:
 
 def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
     """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it. Or a state
-    [batch, n, m, ...] of one size.
+    [batch, n, m, ...] of one size, or keys and values together, [2, batch, heads, positions, head size].
     """
     if isinstance(state, FixedState | StaticState):
         shape: list[int | str] = ["batch", *state.shape]
         return {"dtype": state.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
+    if isinstance(state, CombinedState):
+        shape = [2, "batch", state.heads, positions, state.head_dim]
+        layout = {"kind": "request_aligned", "axis": 1}
+        return {"dtype": state.dtype, "rank": 5, "shape": shape, "batch_layout": layout}
     extent = positions if state.capacity is None else state.capacity
     shape = ["batch", state.heads, extent, state.head_dim]
     return {"dtype": state.dtype, "rank": 4, "shape": shape, "batch_layout": ALIGNED}
@@ -93,7 +104,13 @@ def decoder_component(facts: DecoderFacts) -> Data:
     roles |= {each.port.name: each.role for each in facts.extras if each.role}
     inputs |= {port.name: row_wise(port) for port in facts.unread}
     inputs |= {port.name: count_contract(port) for port in control_ports(facts)}
-    states: tuple[State, ...] = (*facts.states, *facts.static_states, *facts.fixed_states)
+    states: tuple[State, ...] = (
+        *facts.states,
+        *facts.combined,
+        *facts.static_states,
+        *facts.windows,
+        *facts.fixed_states,
+    )
     inputs |= {state.input: cell_contract(state, "past_sequence") for state in states}
     outputs: Data = {facts.logits.name: logits_contract(facts)}
     roles[facts.logits.name] = "logits"

@@ -43,6 +43,23 @@ class StatePort:
 
 
 @dataclass(frozen=True)
+class CombinedState:
+    """Keys and values of a layer in one tensor, [2, batch, heads, positions, head_dim], that grows."""
+
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    heads: int
+    head_dim: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one position of one row takes."""
+        return 2 * self.heads * self.head_dim * ELEMENT_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
 class FixedState:
     """One state tensor [batch, *shape] that each step replaces: `input` takes the last one, `output` gives the next."""
 
@@ -77,6 +94,11 @@ class StaticState:
     def capacity(self) -> int:
         """Positions it holds."""
         return self.shape[self.axis - 1]
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes of one row, however long it gets."""
+        return prod(self.shape) * ELEMENT_BYTES.get(self.dtype, 4)
 
 
 @dataclass(frozen=True)
@@ -144,7 +166,8 @@ class DecoderFacts:
     each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
     row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
     token a row, so a prompt goes in one by one.
-    static_cache: caches that a call updates at given positions. extras: what stays the same for a whole request.
+    static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
+    left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
     unread: inputs that no node reads. front: what the tokens go through first. prompt: the workflow input that the
     decoder starts from; start: the token there when nobody gives one, None when nobody says. mask_use: see
     read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
@@ -169,6 +192,8 @@ class DecoderFacts:
     one_token: bool
     length_switches: tuple[LengthSwitch, ...]
     static_cache: StaticCache | None = None
+    windows: tuple[StaticState, ...] = ()
+    combined: tuple[CombinedState, ...] = ()
     extras: tuple[Extra, ...] = ()
     unread: tuple[Port, ...] = ()
     front: FrontFacts | None = None
@@ -183,7 +208,8 @@ class DecoderFacts:
     @property
     def cache_bytes_per_token(self) -> int:
         """Bytes of all caches for one position of one row."""
-        return sum(each.bytes_per_token for each in self.states)
+        grown: tuple[StatePort | CombinedState, ...] = (*self.states, *self.combined)
+        return sum(each.bytes_per_token for each in grown)
 
     @property
     def fixed_capacity(self) -> int | None:

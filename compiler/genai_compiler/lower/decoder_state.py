@@ -1,15 +1,18 @@
 """State cells, their seeds and their groups in the canonical decoder workflow (metadata standard, section 10.3).
 
 Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
-kinds; `decoder_recurrent` the states that each step replaces, which have no role, and their index for a layer.
+kinds, `decoder_window_kv` those that keep a window, `decoder_combined_kv` those that
+hold keys and values together; `decoder_recurrent` the states that each step replaces, which have
+no role, and their index for a layer.
 """
 
 from collections.abc import Iterator
 
 from genai_compiler.lower.decoder_components import Data, State, cell_contract, control_ports
-from genai_compiler.lower.decoder_facts import DecoderFacts, StatePort, StaticState
+from genai_compiler.lower.decoder_facts import CombinedState, DecoderFacts, StatePort, StaticState
 
 _CACHES, _STATIC, _REPLACED = "decoder_kv", "decoder_static_kv", "decoder_recurrent"
+_WINDOWS, _COMBINED = "decoder_window_kv", "decoder_combined_kv"
 
 
 def state_cells(facts: DecoderFacts) -> dict[str, State]:
@@ -18,6 +21,8 @@ def state_cells(facts: DecoderFacts) -> dict[str, State]:
     groups: tuple[tuple[str, tuple[State, ...]], ...] = (
         (_CACHES, facts.states),
         (static, facts.static_states),
+        (_WINDOWS, facts.windows),
+        (_COMBINED, facts.combined),
         (_REPLACED, facts.fixed_states),
     )
     return {f"{name}.{index:04d}": state for name, states in groups for index, state in enumerate(states)}
@@ -62,6 +67,9 @@ def state_groups(facts: DecoderFacts) -> Data:
     if facts.static_states:
         scattered = {"kind": "full_attention", "sequence_axis": facts.static_states[0].axis, **_scatter(facts)}
         groups.append((_static_group(facts), scattered, "forbidden"))
+    window: Data = {"kind": "sliding_attention", "update": {"kind": "replace"}}
+    groups.append((_WINDOWS, window, "permitted"))
+    groups.append((_COMBINED, {"kind": "full_attention", "sequence_axis": 3}, "forbidden"))
     groups.append((_REPLACED, replaced, "forbidden"))
     found: Data = {}
     for name, group, aliasing in groups:
@@ -71,7 +79,7 @@ def state_groups(facts: DecoderFacts) -> Data:
                 **group,
                 "layout": "head_major_bnsh",
                 "aliasing": aliasing,
-                "reuse": {"prefix_reusable": True, "evictable_prefix": True},
+                "reuse": {"prefix_reusable": name != _WINDOWS, "evictable_prefix": True},
                 "capabilities": {"snapshot": True, "fork": True},
                 "ports": {"decoder": ports},
             }
@@ -89,7 +97,9 @@ def _scatter(facts: DecoderFacts) -> Data:
 def _aliases(facts: DecoderFacts) -> Iterator[tuple[str, Data]]:
     for cell, state in state_cells(facts).items():
         alias: Data = {"input": state.input, "output": state.output, "access": "read_write"}
-        if isinstance(state, StatePort | StaticState):
+        if isinstance(state, CombinedState):
+            yield cell, {**alias, "role": "combined", "layer": state.layer}
+        elif isinstance(state, StatePort | StaticState):
             yield cell, {**alias, "role": state.role, "layer": state.layer}
         else:
             yield cell, {**alias, "layer": int(cell.partition(".")[2])}

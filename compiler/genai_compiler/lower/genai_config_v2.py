@@ -13,7 +13,8 @@ from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH, Lowered
+from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.pipeline_devices import session_options
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,

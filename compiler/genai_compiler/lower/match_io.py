@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from genai_compiler.lower.decoder_facts import Extra, StaticCache
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
-from genai_compiler.lower.matching import listed, rank_of, spell_port
+from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.static_cache import static_cache
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.bare import BareIo
@@ -29,22 +29,6 @@ class IoPorts:
     static: StaticCache | None
     extras: tuple[Extra, ...]
     unread: tuple[Port, ...]
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
-
-    unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
-    model that makes embeddings of tokens;
-    streams: the decoder's inputs that it feeds.
-    """
-
-    tokens: Port | None = None
-    streams: frozenset[str] = frozenset()
-    fed: Mapping[str, str] = field(default_factory=dict[str, str])
-    unread: frozenset[str] = frozenset()
-    zeros: tuple[Port, ...] = ()
 
 
 @dataclass

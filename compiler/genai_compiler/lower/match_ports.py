@@ -4,8 +4,18 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from genai_compiler.lower.decoder_facts import Extra
 from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers
-from genai_compiler.lower.matching import INPUTS, OUTPUTS, Matching, listed, rank_of, spell_port, template_layers
+from genai_compiler.lower.matching import (
+    INPUTS,
+    OUTPUTS,
+    Matching,
+    Surroundings,
+    listed,
+    rank_of,
+    spell_port,
+    template_layers,
+)
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.signature import Port, Signature
@@ -15,7 +25,10 @@ _INTEGERS = ("int64", "int32")
 
 @dataclass(frozen=True)
 class MatchedPorts:
-    """Which graph port plays which part. Ports that a problem was reported for are None or left out."""
+    """Which graph port plays which part. Ports that a problem was reported for are None or left out.
+
+    extras: what stages before the loop feed. combined: caches that hold keys and values together.
+    """
 
     token_ids: Port | None
     attention_mask: Port | None
@@ -26,10 +39,16 @@ class MatchedPorts:
     keys: tuple[LayerPorts, ...]
     values: tuple[LayerPorts, ...]
     fixed: tuple[LayerPorts, ...]
+    extras: tuple[Extra, ...] = ()
+    combined: tuple[LayerPorts, ...] = ()
 
 
-def match_ports(config: GenaiConfig, signature: Signature) -> tuple[MatchedPorts, tuple[Problem, ...]]:
+def match_ports(
+    config: GenaiConfig, signature: Signature, around: Surroundings
+) -> tuple[MatchedPorts, tuple[Problem, ...]]:
     """Find the decoder's ports by the names the configuration gives (or the reference's defaults).
+
+    around: what feeds it beside the request.
 
     Problems: no-embedding-stage, missing-input, missing-output, unpaired-state, unclaimed-input, bad-template,
     unsupported-package-class (states, positions and inputs of package classes that are not compiled yet).
@@ -37,24 +56,39 @@ def match_ports(config: GenaiConfig, signature: Signature) -> tuple[MatchedPorts
     inputs = {each.name: each for each in signature.inputs}
     outputs = {each.name: each for each in signature.outputs}
     matching = Matching(config, inputs, outputs, dict(inputs))
-    tokens = _token_ids(matching)
+    extras = _fed(matching, around)
+    tokens = around.tokens or _token_ids(matching)
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
     _check_mask(matching, mask)
     _check_positions(matching, positions)
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     check_pairs(matching, keys, values)
+    combined = match_layers(matching, "past_names", "present_names")
     fixed = match_fixed(matching)
     zeros = _zero_inputs(matching)
-    _refuse_unclaimed(matching, found_state=bool(keys or fixed))
-    ports = MatchedPorts(tokens, mask, positions, _logits(matching), _hidden(matching), zeros, keys, values, fixed)
+    _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
+    logits, hidden = _logits(matching), _hidden(matching)
+    ports = MatchedPorts(tokens, mask, positions, logits, hidden, zeros, keys, values, fixed, extras, combined)
     return ports, tuple(matching.problems)
 
 
+def _fed(matching: Matching, around: Surroundings) -> tuple[Extra, ...]:
+    """The inputs that stages before the loop feed, and those that embeddings go in at."""
+    for name in around.streams:
+        matching.unclaimed.pop(name, None)
+    hidden = matching.config.decoder.inputs["encoder_hidden_states"]
+    return tuple(
+        Extra("encoder_hidden_states" if name == hidden else "", matching.unclaimed.pop(name), value)
+        for name, value in around.fed.items()
+        if name in matching.unclaimed
+    )
+
+
 def _token_ids(matching: Matching) -> Port | None:
-    config, name = matching.config, matching.config.decoder.inputs["input_ids"]
+    name = matching.config.decoder.inputs["input_ids"]
     port, embeds = matching.claim("input_ids"), matching.claim("inputs_embeds")
-    if embeds is not None and not config.other_classes:
+    if embeds is not None:
         what = f"no stage produces {embeds.name!r}, which the decoder takes as input"
         help = (
             "export the decoder with its embedding (without exclude_embeds), so that it takes token ids; or add an "
@@ -146,7 +180,6 @@ def _zero_inputs(matching: Matching) -> tuple[Port, ...]:
 
 
 _NOT_YET: Mapping[str, str] = {
-    "past_names": "keys and values in one tensor",
     "cross_past_key_names": "cross-attention state",
     "cross_past_value_names": "cross-attention state",
     "encoder_hidden_states": "an encoder",

@@ -1,7 +1,7 @@
 """The names of a configuration against the ports of a graph: the matching under way, and how ports are spelled."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from genai_compiler.problem import Problem, Severity
@@ -11,6 +11,21 @@ from genai_compiler.read.signature import Port
 
 INPUTS: DocPath = ("model", "decoder", "inputs")
 OUTPUTS: DocPath = ("model", "decoder", "outputs")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
+
+    unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
+    model that makes embeddings of tokens; streams: the decoder's inputs that it feeds.
+    """
+
+    tokens: Port | None = None
+    streams: frozenset[str] = frozenset()
+    fed: Mapping[str, str] = field(default_factory=dict[str, str])
+    unread: frozenset[str] = frozenset()
+    zeros: tuple[Port, ...] = ()
 
 
 @dataclass

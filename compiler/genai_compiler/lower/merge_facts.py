@@ -54,7 +54,8 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
     states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
     if states and len(states) == len(found):
         _compare_sizes(states, ports, merge)
-        _check_capacities(states, merge)
+        bounded = {name for op in merge.signature.cache_ops if op.bounded for name in (op.past_key, op.past_value)}
+        _check_capacities(tuple(each for each in states if each.input not in bounded), merge)
     return states
 
 
@@ -94,10 +95,10 @@ def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Me
     for fact, stated, found in numbers:
         if stated is not None and found != {stated}:
             merge.contradiction(merge.path(fact), stated, f"the graph's caches have {_either(found)}")
-    layers = sorted({each.layer for each in (*ports.keys, *ports.fixed)})
+    layers = sorted({each.layer for each in (*ports.keys, *ports.fixed, *ports.combined)})
     counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
     if merge.stated.layers is not None and not counted:
-        graph = f"the graph has caches for {len(layers)} layers, numbered {_ranges(layers)}"
+        graph = f"the graph has caches for {len(layers)} layers, numbered {ranges(layers)}"
         merge.contradiction(merge.path("layers"), merge.stated.layers, graph)
 
 
@@ -113,11 +114,10 @@ def choose_aliasing(states: tuple[StatePort, ...], ports: MatchedPorts, merge: M
     """Whether past and present may be one buffer: only what the cache operators prove, never what a flag says.
 
     Reports: share-buffer-refused (the flag asks, the operators append), shared-symbol (past and present declared with
-    one length symbol), fixed-cache-appends, and bounded caches as unsupported-package-class.
+    one length symbol), fixed-cache-appends.
     """
     ops = {name: op for op in merge.signature.cache_ops for name in (op.past_key, op.past_value)}
     in_place = bool(states) and all(_writes_in_place(ops.get(each.input), each) for each in states)
-    _refuse_bounded(states, ops, merge)
     shared = _shared_symbols(ports)
     fixed = any(each.capacity is not None for each in states)
     if not in_place:
@@ -132,23 +132,6 @@ def choose_aliasing(states: tuple[StatePort, ...], ports: MatchedPorts, merge: M
 
 def _writes_in_place(op: CacheOp | None, state: StatePort) -> bool:
     return op is not None and writes_in_place(op) and state.output in (op.present_key, op.present_value)
-
-
-def _refuse_bounded(states: tuple[StatePort, ...], ops: dict[str, CacheOp], merge: Merge) -> None:
-    bounded = sorted({each.layer for each in states if (op := ops.get(each.input)) is not None and op.bounded})
-    window, path = merge.stated.window, merge.path("window")
-    if bounded:
-        what = f"the caches of layers {_ranges(bounded)} drop what leaves their window; such rings are not compiled yet"
-        help = "export with caches that keep every position (the window stays inside the attention operator)"
-        merge.report("unsupported-package-class", path, what, help, True)
-    elif window is not None and (window.slide_inputs or window.slide_key_value_cache):
-        what = "sliding_window asks for prompts cut into windows (slide_inputs, slide_key_value_cache: true by default)"
-        merge.report(
-            "unsupported-package-class", path, what, "set both to false if the graph keeps every position", True
-        )
-    elif window is not None and not any(op.local_window for op in ops.values()):
-        what = f"window_size {window.window_size} is stated, but no attention operator has a window; caches just grow"
-        merge.report("config-contradicts-graph", path, what, "delete sliding_window")
 
 
 def _shared_symbols(ports: MatchedPorts) -> list[tuple[str, str, str]]:
@@ -222,7 +205,7 @@ def _either(found: set[int]) -> str:
     return " and ".join(str(each) for each in sorted(found))
 
 
-def _ranges(layers: list[int]) -> str:
+def ranges(layers: list[int]) -> str:
     """[0, 1, 2, 5] -> "0-2, 5"."""
     parts: list[list[int]] = []
     for each in layers:

@@ -11,12 +11,13 @@ from genai_compiler.lower.match_state import LayerPorts, check_pairs, is_fixed_s
 from genai_compiler.lower.matching import Matching, listed, rank_of
 from genai_compiler.problem import Problem
 from genai_compiler.read.bare import BareIo
-from genai_compiler.read.genai_config import GenaiConfig, PortNames
+from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.model_io import StatePair
 from genai_compiler.read.pipeline_config import KvCache
 from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving
 from genai_compiler.read.pipeline_rules import STATE
 from genai_compiler.read.places import DocPath
+from genai_compiler.read.port_names import PortNames
 from genai_compiler.read.signature import Port, Signature
 
 _CACHE: DocPath = (*STATE, "kv_cache")

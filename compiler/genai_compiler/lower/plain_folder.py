@@ -12,7 +12,7 @@ from typing import Any
 
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.genai_config_v1 import Lowered
+from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.plain_defaults import FILE as GENERATION
 from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_ports import PlainPorts, plain_ports

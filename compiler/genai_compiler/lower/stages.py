@@ -47,6 +47,14 @@ class Stage:
         """Its component in the workflow."""
         return component_of(self.name)
 
+    def result(self, port: Port) -> Data:
+        """A port's contract outside the stage, where symbols that are not the request's rows are the stage's own."""
+        contract = self.contract(port)
+        shape = [each if isinstance(each, int) else f"{self.name}.{each}" for each in contract["shape"]]
+        if "batch_layout" in contract:
+            shape[0] = "batch"
+        return {**contract, "shape": shape}
+
     def contract(self, port: Port) -> Data:
         """A port's contract: the graph's own, with the rows of the request where it has them."""
         shape: list[int | str] = [
@@ -157,11 +165,7 @@ def _component(stage: Stage) -> Data:
 
 
 def _input(stage: Stage, given: StageInput) -> Data:
-    contract = stage.contract(given.port)
-    shape = [each if isinstance(each, int) else f"{stage.name}.{each}" for each in contract["shape"]]
-    if "batch_layout" in contract:  # elsewhere a symbol is the stage's own, however it is called
-        shape[0] = "batch"
-    declared: Data = {"contract": {**contract, "shape": shape}, "required": not given.optional}
+    declared: Data = {"contract": stage.result(given.port), "required": not given.optional}
     if given.optional:
         declared["present_as"] = given.presence
     if given.tokens:

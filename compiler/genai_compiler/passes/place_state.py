@@ -26,7 +26,7 @@ def place_state(plan: Plan, profile: Profile) -> Plan:
 
 
 def _placed(group: StateGroup, profile: Profile) -> StateGroup:
-    if not any(GROWTH in slot.dims for slot in group.slots):
+    if not any(GROWTH in slot.dims for slot in group.slots) and not _windows(group, profile):
         return replace(group, storage="growing", reason="of one size: what a step gives is what the next one takes")
     declared = profile.groups.get(group.name)
     if declared is not None and declared.aliasing == "forbidden":
@@ -54,6 +54,13 @@ def _grown(group: StateGroup) -> StateGroup:
     if group.storage != "shared-buffer":
         return group
     return replace(group, storage="growing", reason="another group here is no shared buffer; a session has one way")
+
+
+def _windows(group: StateGroup, profile: Profile) -> bool:
+    """Whether all slots are caches of one size whose operator drops what left its window."""
+    ops = profile.graphs[group.component].signature.cache_ops
+    bounded = {pair for op in ops if op.bounded for pair in _pairs(op)}
+    return all((slot.past, slot.present) in bounded for slot in group.slots)
 
 
 def _pairs(op: CacheOp) -> tuple[tuple[str, str], ...]:

@@ -183,6 +183,7 @@ class DecoderLoop:
 
     def _slots(self, steps: "StepBuilder", graph: Graph, group: DeclaredGroup, path: Path) -> Iterator[Slot]:
         types = dict(steps.components[self.decode[1].component].inputs)
+        ops = graph.signature.cache_ops
         for cell, alias in group.ports.get(self.decode[1].component, {}).items():
             place = (*path, "ports", self.decode[1].component, cell)
             type = types.get(alias.input)
@@ -191,7 +192,10 @@ class DecoderLoop:
                 steps.report.error("state-port", place, what)
                 continue
             growth = None if isinstance(group.update, IndexedScatter) else group.sequence_axis
-            dims = [_dim(axis, dim, growth) for axis, dim in enumerate(type.dims)]
+            if growth is not None and any(op.bounded and alias.input in (op.past_key, op.past_value) for op in ops):
+                what = f"the operator of '{alias.input}' drops what left its window, and the cell grows"
+                steps.report.error("state-port", place, what, "give its group update: {kind: replace}")
+            dims = [_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:
                 what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
@@ -359,9 +363,9 @@ def _is_binding(package: Package, step: InvokeStep) -> bool:
     return package.workflow.components[step.component].implementation.kind == "binding"
 
 
-def _dim(axis: int, dim: int | str | None, sequence_axis: int | None) -> int | None:
+def _dim(axis: int, dim: int | str | None, sequence_axis: int | None, rows: int) -> int | None:
     if axis == sequence_axis:
         return GROWTH
     if isinstance(dim, int):
         return dim
-    return ROWS if axis == 0 else None
+    return ROWS if axis == rows else None

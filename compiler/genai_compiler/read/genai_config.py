@@ -1,11 +1,11 @@
-"""`genai_config.json` v1 -> typed facts of a decoder-only package.
+"""`genai_config.json` v1 -> typed facts of a package: its decoder, and the graphs around it.
 
 Only what the file says; nothing here has looked at a graph. Problems are collected on the way, never raised, except for
 text that is no JSON at all.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from genai_compiler.problem import CompileError, Place, Problem
@@ -24,31 +24,23 @@ from genai_compiler.read.config_keys import (
     Form,
 )
 from genai_compiler.read.config_section import Section, section_of
+from genai_compiler.read.genai_components import ComponentConfig, is_component, read_components
 from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.port_names import PortNames, port_names
 from genai_compiler.read.session_options import SessionOptions, read_session_options
 
 CONFIG_NAME = "genai_config.json"
 
 
 @dataclass(frozen=True)
-class PortNames:
-    """Graph names by config key: stated ones and the reference's defaults. `stated`: the keys that the file holds."""
-
-    names: Mapping[str, str]
-    stated: frozenset[str]
-
-    def __getitem__(self, key: str) -> str:
-        return self.names[key]
-
-
-@dataclass(frozen=True)
 class SlidingWindow:
-    """`model.decoder.sliding_window`. `layers`: the bounded layers, () for all."""
+    """`model.decoder.sliding_window`. `layers`: the bounded layers, () for all; `cache_slack`: 0 for the default."""
 
     window_size: int
     slide_key_value_cache: bool
     slide_inputs: bool
     layers: tuple[int, ...]
+    cache_slack: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,9 +61,10 @@ class DecoderConfig:
 
 @dataclass(frozen=True)
 class GenaiConfig:
-    """A v1 configuration. `search` holds the keys that the file states. `other_classes`: filled sections by path.
+    """A v1 configuration. `search` holds the keys that the file states.
 
-    eos_path, pad_path: where these ids stand, or would.
+    components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
+    path that are none of these. eos_path, pad_path: where these ids stand, or would.
     """
 
     text: ConfigText
@@ -87,6 +80,8 @@ class GenaiConfig:
     other_classes: tuple[DocPath, ...]
     eos_path: DocPath = ("model", "eos_token_id")
     pad_path: DocPath = ("model", "pad_token_id")
+    components: Mapping[str, ComponentConfig] = field(default_factory=dict[str, ComponentConfig])
+    decoder_start: int | None = None
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""
@@ -114,8 +109,9 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
     _check_root(root)
     model = root.section("model")
     model.check_keys(MODEL)
+    components = read_components(model)
     for key in ("sep_token_id", "decoder_start_token_id"):
-        if key in model.members:
+        if key in model.members and (key == "sep_token_id" or "encoder" not in components):
             model.warn("ignored-key", key, f"{key!r} has no effect on a decoder without an encoder", "remove it")
     if "model" not in root.members and isinstance(text.root, dict):
         root.problem(
@@ -133,6 +129,8 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         decoder=_decoder(model.section("decoder")),
         search=_search(root.section("search")),
         other_classes=_other_classes(model),
+        components=components,
+        decoder_start=_one_token(model, "decoder_start_token_id"),
     )
     return config, tuple(problems)
 
@@ -174,21 +172,11 @@ def _decoder(section: Section) -> DecoderConfig:
         num_key_value_heads=_positive(section, "num_key_value_heads"),
         head_size=_positive(section, "head_size"),
         num_hidden_layers=_positive(section, "num_hidden_layers"),
-        inputs=_port_names(section, "inputs", DECODER_INPUTS),
-        outputs=_port_names(section, "outputs", DECODER_OUTPUTS),
+        inputs=port_names(section, "inputs", DECODER_INPUTS),
+        outputs=port_names(section, "outputs", DECODER_OUTPUTS),
         sliding_window=_sliding_window(window) if window is not None else None,
         session=read_session_options(section.section("session_options")),
     )
-
-
-def _port_names(decoder: Section, key: str, defaults: Mapping[str, str]) -> PortNames:
-    decoder.value(key, Form.OBJECT)
-    section = decoder.section(key)
-    section.check_keys(defaults)
-    stated = {
-        name: value for name in section.members if name in defaults and (value := section.string(name)) is not None
-    }
-    return PortNames({**defaults, **stated}, frozenset(stated))
 
 
 def _sliding_window(section: Section) -> SlidingWindow:
@@ -198,6 +186,7 @@ def _sliding_window(section: Section) -> SlidingWindow:
         slide_key_value_cache=section.boolean("slide_key_value_cache", True),
         slide_inputs=section.boolean("slide_inputs", True),
         layers=section.integers("layers"),
+        cache_slack=section.integer("cache_slack") or 0,
     )
 
 
@@ -212,7 +201,9 @@ def _search(section: Section) -> dict[str, int | float | bool]:
 
 def _other_classes(model: Section) -> tuple[DocPath, ...]:
     """Filled sections that only other package classes have: the known ones, and any that names a graph of its own."""
-    filled: list[DocPath] = [(*model.path, name) for name in OTHER_CLASSES if model.members.get(name)]
+    filled: list[DocPath] = [
+        (*model.path, name) for name in OTHER_CLASSES if model.members.get(name) and not is_component(model, name)
+    ]
     for name, member in model.members.items():
         if name not in MODEL and isinstance(member, dict) and any(key.endswith("filename") for key in member):
             filled.append((*model.path, name))

@@ -7,8 +7,10 @@ from pathlib import Path
 from genai_compiler.check.document import check_document
 from genai_compiler.lower.bare_decoder import lower_bare
 from genai_compiler.lower.composite import lower_composite
-from genai_compiler.lower.genai_config_v1 import Lowered, lower_genai_config
+from genai_compiler.lower.config_encoder import lower_encoder
+from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
+from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_plain
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
@@ -116,10 +118,11 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
 def _from_genai_config(root: Path) -> Package:
     if (root / CONFIG_NAME).is_file() and speaks_pipeline(root):
         return _lowered(root, GENAI_CONFIG_V2, CONFIG_NAME, Places(CONFIG_NAME), lower_pipeline_config(root))
-    return _lowered(root, GENAI_CONFIG, CONFIG_NAME, Places(CONFIG_NAME), lower_genai_config(root))
+    lowered = lower_encoder(root) or lower_genai_config(root)
+    return _lowered(root, GENAI_CONFIG, CONFIG_NAME, Places(CONFIG_NAME), lowered)
 
 
-def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lowered) -> Package:
+def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: LoweredGraph) -> Package:
     """The package whose document was made from another dialect's; places: where that one's values stand."""
     metadata = parse_metadata(lowered.document, places)
     return Package(
@@ -131,7 +134,7 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
         graphs=_graphs(root, metadata, places),
         text=lowered.text,
         session=lowered.session_options,
-        sampled_ids=lowered.decoder.sampled_ids,
+        sampled_ids=lowered.sampled_ids,
         notes=lowered.notes,
         warnings=lowered.problems,
         hints=lowered.hints,

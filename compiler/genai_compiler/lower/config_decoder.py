@@ -1,0 +1,153 @@
+"""The decoder of a v1 configuration: its names and numbers brought together with its graph."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
+from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.match_ports import match_ports
+from genai_compiler.lower.matching import Surroundings
+from genai_compiler.lower.merge_combined import merge_combined
+from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
+from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.search_defaults import search_defaults
+from genai_compiler.lower.stated import stated_by_config
+from genai_compiler.lower.unrunnable import check_graph
+from genai_compiler.lower.window_caches import split_windows
+from genai_compiler.problem import CompileError, Problem, errors, ordered
+from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
+from genai_compiler.read.one_token import takes_one_token
+from genai_compiler.read.places import DocPath
+from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.text_facts import TextFacts, read_text_facts
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the decoder starts from. prompt: the workflow input; front: what its tokens go through first."""
+
+    prompt: str = PROMPT
+    front: FrontFacts | None = None
+
+
+@dataclass(frozen=True)
+class ConfigDecoder:
+    """The decoder, the text files beside it, `generation.defaults`, and warnings."""
+
+    facts: DecoderFacts
+    text: TextFacts
+    defaults: dict[str, Any]
+    problems: tuple[Problem, ...]
+
+    def lowered(self, config: GenaiConfig, document: dict[str, Any], found: list[Problem]) -> Lowered:
+        """The package in the standard's form. document: the one made of the facts, complete; found: other problems.
+
+        Raises CompileError with its own warnings where the others hold an error.
+        """
+        if errors(found):
+            raise CompileError(self.problems)
+        return Lowered(
+            document=document,
+            problems=ordered([*found, *self.problems]),
+            notes=_notes(config, self.facts, self.text),
+            text=self.text,
+            providers=config.decoder.session.providers,
+            session_options=config.decoder.session,
+            signature=self.facts.signature,
+            decoder=self.facts,
+        )
+
+
+def graph_file(root: Path, config: GenaiConfig, path: DocPath, filename: str) -> tuple[str, Problem | None]:
+    """(the file of a component, what is wrong with its name). path: of `filename`."""
+    if not filename:
+        graphs = sorted(each.relative_to(root).as_posix() for each in root.rglob("*.onnx"))[:8]
+        help = f"the package holds {', '.join(graphs)}" if graphs else "the package holds no .onnx file"
+        return "", Problem("missing-key", *named(config, path), f"{'.'.join(map(str, path))} is not stated", help)
+    try:
+        return find_artifact(root, filename).name, None
+    except ArtifactFault as fault:
+        return "", fault.problem(*named(config, path))
+
+
+def config_decoder(
+    root: Path,
+    config: GenaiConfig,
+    artifact: str,
+    around: Surroundings | None = None,
+    start: Start | None = None,
+) -> ConfigDecoder:
+    """The decoder of the package in `root`. artifact: its graph; around: what feeds it beside the request.
+
+    Raises CompileError with every problem, warnings included.
+    """
+    around, start = around or Surroundings(), start or Start()
+    model = load_graph(root / artifact, root)
+    signature = signature_of(model, artifact, root)
+    ports, port_problems = match_ports(config, signature, around)
+    merge = Merge(stated_by_config(config), signature)
+    states, windows = split_windows(merge_states(ports, merge), merge)
+    one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
+    fixed = merge_fixed_states(ports, one_token, merge)
+    combined = merge_combined(ports, merge)
+    aliasing = choose_aliasing(states, ports, merge)
+    width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
+    text, text_problems = read_text_facts(root, config, width)
+    length = merge_length((each.capacity for each in states), merge, text.context_length)
+    defaults, search_problems = search_defaults(config, length, sampled)
+    mask = ports.attention_mask.name if ports.attention_mask is not None else ""
+    has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
+    problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
+    problems += check_graph(model, artifact, has_state, mask)
+    if errors(problems) or ports.token_ids is None or ports.logits is None:
+        raise CompileError(problems)
+    own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
+    facts = DecoderFacts(
+        artifact=artifact,
+        signature=signature,
+        token_ids=ports.token_ids,
+        attention_mask=ports.attention_mask,
+        position_ids=ports.position_ids,
+        logits=ports.logits,
+        hidden=ports.hidden,
+        zero_inputs=ports.zero_inputs,
+        states=states,
+        fixed_states=fixed,
+        aliasing=aliasing,
+        max_sequence_length=length,
+        vocab_size=width,
+        sampled_ids=sampled,
+        mask_use=mask_use(model, mask) if mask else "lengths",
+        last_token_only=last_token_only(model, ports.logits.name),
+        one_token=one_token,
+        length_switches=length_switches(model),
+        windows=windows,
+        combined=combined,
+        extras=ports.extras,
+        front=start.front,
+        prompt=start.prompt,
+        start=own_start if start.prompt != PROMPT else None,
+    )
+    return ConfigDecoder(facts, text, defaults, tuple(problems))
+
+
+def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:
+    kind = f"model.type {config.model_type!r}" if config.model_type else "model.type is not stated; it"
+    ends = "; ".join(f"{each.id} ({', '.join(each.said_by)})" for each in text.end_ids)
+    notes = [
+        f"{kind} decides nothing: what runs is read from the graph",
+        f"end tokens: {ends or 'none'}",
+        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+    ]
+    if facts.windows:
+        size = sum(each.bytes_per_row for each in facts.windows)
+        notes.append(f"caches of a window: {size} bytes a row, however long it gets")
+    if facts.fixed_states:
+        size = sum(each.bytes_per_row for each in facts.fixed_states)
+        notes.append(f"state of one size: {size} bytes a row, replaced by each step")
+    if facts.one_token:
+        notes.append("the graph takes one token a call: a prompt is fed token by token")
+    return tuple(notes)

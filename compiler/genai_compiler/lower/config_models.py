@@ -1,0 +1,199 @@
+"""A v1 configuration of several graphs around one decoder -> the one Workflow.
+
+`encoder` runs once, before the loop; `embedding` before every pass of the decoder, since every token needs it; `vision`
+and `speech` once, where the caller gives what they take.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
+from genai_compiler.lower.config_decoder import Start, config_decoder, graph_file
+from genai_compiler.lower.config_joins import DECODER, join_components
+from genai_compiler.lower.dataflow import Edge
+from genai_compiler.lower.decoder_facts import PROMPT, FrontFacts
+from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.front_model import FrontModel, media_models
+from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.match_ports import match_ports
+from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
+from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput, with_stages
+from genai_compiler.problem import CompileError, Problem, Severity, errors
+from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.places import DocPath
+from genai_compiler.read.signature import Port, Signature, load_graph, signature_of
+
+_FRONT = "embedding"
+
+
+@dataclass(frozen=True)
+class _Graphs:
+    """The graphs of a package by component, the decoder's too."""
+
+    config: GenaiConfig
+    artifacts: dict[str, str]
+    signatures: dict[str, Signature]
+
+    def problem(self, code: str, path: DocPath, what: str, help: str) -> Problem:
+        return Problem(code, *named(self.config, path), what, help)
+
+
+def lower_models(root: Path, config: GenaiConfig, decoder: str, found: list[Problem]) -> Lowered:
+    """Lower the package in `root`. decoder: its graph; found: problems of the configuration's text.
+
+    Raises CompileError with every further problem.
+    """
+    graphs = _graphs(root, config, decoder)
+    edges, problems = join_components(config, graphs.signatures)
+    problems = (*problems, *_no_embedding(graphs), *_unused(graphs, edges), *_sessions(config))
+    if errors(problems):
+        raise CompileError(problems)
+    try:
+        front = _front(graphs, edges)
+        stages = tuple(_stages(graphs, edges, front))
+        from_encoder = any(each.tokens for stage in stages for each in stage.inputs)
+        start = Start(OUTPUT_START if from_encoder else PROMPT, front.facts if front is not None else None)
+        made = config_decoder(root, config, decoder, _around(graphs, edges, front, stages), start)
+    except CompileError as error:
+        raise CompileError([*problems, *error.problems]) from error
+    stages = with_rows(stages, edges, DECODER, made.facts)
+    media, once = media_stages(stages, edges, front)
+    document = with_stages(decoder_document(made.facts, made.text.eos, made.defaults), once, media)
+    return made.lowered(config, document, [*found, *problems])
+
+
+def _graphs(root: Path, config: GenaiConfig, decoder: str) -> _Graphs:
+    artifacts = {DECODER: decoder}
+    problems: list[Problem] = []
+    for name, component in config.components.items():
+        artifacts[name], fault = graph_file(root, config, (*component.path, "filename"), component.filename)
+        problems += [fault] if fault is not None else []
+    signatures: dict[str, Signature] = {}
+    for name, artifact in artifacts.items():
+        try:
+            if artifact:
+                signatures[name] = signature_of(load_graph(root / artifact, root), artifact, root)
+        except CompileError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise CompileError(problems)
+    return _Graphs(config, artifacts, signatures)
+
+
+def _no_embedding(graphs: _Graphs) -> Iterator[Problem]:
+    """The decoder's own problem, which one of an unused model would hide."""
+    if _FRONT not in graphs.config.components:
+        _, found = match_ports(graphs.config, graphs.signatures[DECODER], Surroundings())
+        yield from (each for each in found if each.code == "no-embedding-stage")
+
+
+def _unused(graphs: _Graphs, edges: tuple[Edge, ...]) -> Iterator[Problem]:
+    for name, component in graphs.config.components.items():
+        if not any(each.source == name for each in edges):
+            what = f"nothing takes what the graph of '{name}' gives: {listed(_outputs(graphs, name))}"
+            help = (
+                f"name the ports in {'.'.join(map(str, component.path))}.outputs and in the inputs of what takes them"
+            )
+            yield graphs.problem("unsupported-package-class", component.path, what, help)
+
+
+def _outputs(graphs: _Graphs, name: str) -> list[str]:
+    return [each.name for each in graphs.signatures[name].outputs]
+
+
+def _sessions(config: GenaiConfig) -> Iterator[Problem]:
+    """Options of its own that a component states: all sessions take the decoder's."""
+    for component in config.components.values():
+        if component.session is not None and component.session != config.decoder.session:
+            path = (*component.path, "session_options")
+            what = "these session options differ from the decoder's, which all sessions of the package take"
+            yield Problem("ignored-key", *named(config, path), what, "state them at load()", Severity.WARNING)
+
+
+# ---- the graph that makes embeddings ---------------------------------------------------------------------------------
+
+
+def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
+    """The `embedding` component; None where there is none, so that the decoder takes tokens itself."""
+    component = graphs.config.components.get(_FRONT)
+    if component is None:
+        return None
+    inputs = {each.name: each for each in graphs.signatures[_FRONT].inputs}
+    name = component.inputs["input_ids"]
+    if name not in inputs:
+        path = (*component.path, "inputs", "input_ids")
+        help = f"its inputs are {listed(inputs)}; name the one for token ids"
+        what = f"the graph of '{_FRONT}' has no input {name!r}"
+        raise CompileError([graphs.problem("missing-input", path, what, help)])
+    _check_tokens(graphs, _FRONT, inputs[name])
+    streams = [(each.output, each.input) for each in edges if each.source == _FRONT]
+    media = tuple(_media(graphs, inputs[name], edges))
+    positions = graphs.config.decoder.inputs["position_ids"]
+    axes = next((rank_of(each) for each in graphs.signatures[DECODER].inputs if each.name == positions), None)
+    facts = FrontFacts(_FRONT, graphs.artifacts[_FRONT], tuple(streams), media, bool(media) and axes == 3)
+    return FrontModel(inputs[name], facts, ())
+
+
+def _check_tokens(graphs: _Graphs, name: str, port: Port) -> None:
+    """Raises CompileError wrong-port unless the port takes token ids of any length."""
+    fixed = port.shape is not None and any(isinstance(each, int) for each in port.shape)
+    if port.dtype not in ("int64", "int32") or rank_of(port) not in (2, None) or fixed:
+        path = (*graphs.config.components[name].path, "inputs", "input_ids")
+        what = f"input {port.name!r} of '{name}' is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
+        raise CompileError([graphs.problem("wrong-port", path, what, "export it with open axes")])
+
+
+def _media(graphs: _Graphs, tokens: Port, edges: tuple[Edge, ...]) -> Iterator[tuple[Port, str]]:
+    """(input, the value there with the prompt) of every input beside the tokens: empty where no graph feeds it."""
+    path: DocPath = (*graphs.config.components[_FRONT].path, "inputs")
+    problems: list[Problem] = []
+    for port in graphs.signatures[_FRONT].inputs:
+        inner = (port.shape or (0, None))[1:]
+        if port == tokens:
+            continue
+        if not port.shape or isinstance(port.shape[0], int) or not all(isinstance(each, int) for each in inner):
+            what = f"the input {port.name!r} of '{_FRONT}' is {spell_port(port)}; it can't be empty for a token alone"
+            help = "export it with an open first axis and numbers for the others"
+            problems.append(graphs.problem("unsupported-package-class", path, what, help))
+            continue
+        fed = any(each.target == _FRONT and each.input == port for each in edges)
+        yield port, f"media.{port.name}.given" if fed else f"package.no_{port.name}"
+    if problems:
+        raise CompileError(problems)
+
+
+# ---- graphs that run once --------------------------------------------------------------------------------------------
+
+
+def _stages(graphs: _Graphs, edges: tuple[Edge, ...], front: FrontModel | None) -> Iterator[Stage]:
+    """Encoders, each input fed by the request's tokens or by the caller."""
+    optional = media_models(edges, front)
+    taken = {each.name for each in graphs.signatures[DECODER].inputs}
+    for name, component in graphs.config.components.items():
+        if name == _FRONT:
+            continue
+        signature, inputs = graphs.signatures[name], list[StageInput]()
+        for port in signature.inputs:
+            if name == "encoder" and port.name == component.inputs["input_ids"]:
+                _check_tokens(graphs, name, port)
+                inputs.append(StageInput(port, REQUEST_TOKENS, asked=True, tokens=True))
+                continue
+            value = f"application.{port.name}" if port.name not in taken else f"application.{name}.{port.name}"
+            taken.add(port.name)
+            inputs.append(StageInput(port, value, asked=True, optional=name in optional))
+        yield Stage(name, graphs.artifacts[name], signature, tuple(inputs), "")
+
+
+def _around(
+    graphs: _Graphs, edges: tuple[Edge, ...], front: FrontModel | None, stages: tuple[Stage, ...]
+) -> Surroundings:
+    """What feeds the decoder: results of the encoder, and the mask over them that the encoder takes too."""
+    streams = frozenset(taken.name for _, taken in front.facts.streams) if front is not None else frozenset[str]()
+    fed = {each.input.name: each.value for each in edges if each.target == DECODER and each.input.name not in streams}
+    mask = graphs.config.decoder.inputs["encoder_attention_mask"]
+    encoder = graphs.config.components.get("encoder")
+    for each in (given for stage in stages if stage.name == "encoder" for given in stage.inputs):
+        if encoder is not None and each.port.name == encoder.inputs["attention_mask"]:
+            fed[mask] = each.value
+    return Surroundings(front.tokens if front is not None else None, streams, fed)
