@@ -9,13 +9,14 @@ from typing import Any
 
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.false_statements import absent_ports, short_tables
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph, missing_files
-from genai_compiler.problem import CompileError, Problem, errors, ordered
+from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named, read_genai_config
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
@@ -78,9 +79,12 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
     aliasing = choose_aliasing(states, ports, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
+    found += absent_ports(config, signature)
     length = merge_length((each.capacity for each in states), merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
     found += [*merge.problems, *text_problems, *search_problems]
+    positions = ports.position_ids.name if ports.position_ids is not None else ""
+    found += short_tables(model.graph, positions, length, *_length_stated(config))
     mask = ports.attention_mask.name if ports.attention_mask is not None else ""
     found += check_graph(model, artifact, bool(ports.keys or ports.values or ports.fixed), mask)
     if errors(found) or ports.token_ids is None or ports.logits is None:
@@ -115,6 +119,11 @@ def _lower(root: Path, config: GenaiConfig, artifact: str, found: list[Problem])
         signature=signature,
         decoder=facts,
     )
+
+
+def _length_stated(config: GenaiConfig) -> tuple[Place, DocPath]:
+    path: DocPath = ("model", "context_length")
+    return config.place(path), path
 
 
 def _decoder_file(root: Path, config: GenaiConfig) -> tuple[str, Problem | None]:

@@ -102,6 +102,7 @@ class Edges:
     def __init__(self, graph: GraphProto) -> None:
         self.rows = {each.name: int(each.dims[0]) for each in graph.initializer if len(each.dims) > 1}
         self.writer: dict[str, NodeProto] = {name: node for node in graph.node for name in node.output if name}
+        self.nodes = list(graph.node)
         self.counts = read_counts(graph)
         self.readers: defaultdict[str, list[tuple[NodeProto, int]]] = defaultdict(list)
         for node in graph.node:
@@ -121,6 +122,14 @@ class Edges:
             kind_of(node) in {("", each) for each in _ANGLES} or _ROTARY.get(kind_of(node)) == at
             for node, at in self._reached(name, _ANGLE_STEPS)
         )
+
+    def position_rows(self, name: str) -> int | None:
+        """The shortest table that positions look into: of the input `name`, and of operators that count themselves."""
+        found = [rows for rows, _ in self._lookups(name)] if name else []
+        for node in self.nodes:
+            if kind_of(node) == ("com.microsoft", "GroupQueryAttention") and _number(node, "do_rotary"):
+                found += [self.rows[each] for each in [names_at(node.input, 7)] if each in self.rows]
+        return min(found, default=None)
 
     def _lookups(self, name: str) -> Iterator[tuple[int, str]]:
         """(rows of a table, what is found there) for every table that an integer input looks into."""
@@ -190,6 +199,10 @@ class Edges:
                 yield node, at
                 if node.op_type in steps and not node.domain:
                     pending.extend(node.output)
+
+
+def _number(node: NodeProto, name: str) -> int:
+    return next((int(each.i) for each in node.attribute if each.name == name), 0)
 
 
 def _axis(node: NodeProto) -> int:
