@@ -6,7 +6,9 @@ extents.
 
 from collections.abc import Mapping
 
-from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto
+
+from genai_compiler.read.nodes import constant_ints, integer, is_onnx
 
 Sizes = tuple[int | None, int | None]
 _STEPS = frozenset(
@@ -15,7 +17,7 @@ _STEPS = frozenset(
 )
 """Operators that leave the number of elements a token has as it is."""
 _HEADS = {"GroupQueryAttention": ("num_heads", "kv_num_heads"), "Attention": ("q_num_heads", "kv_num_heads")}
-_LONGEST_WAY, _MOST_NUMBERS = 12, 16
+_LONGEST_WAY = 12
 
 
 class Projections:
@@ -24,15 +26,15 @@ class Projections:
     def __init__(self, graph: GraphProto, writer: Mapping[str, NodeProto]) -> None:
         self.columns = {each.name: int(each.dims[1]) for each in graph.initializer if len(each.dims) == 2}
         self.held = {each.name for each in graph.initializer}
-        self.small = {each.name: each for each in graph.initializer if each.data_type == TensorProto.INT64}
+        self.graph = graph
         self.writer = writer
 
     def head_sizes(self, node: NodeProto) -> Sizes:
         """(of the keys, of the values) of an operator that takes both as [batch, sequence, heads * size]."""
         names = _HEADS.get(node.op_type)
-        if names is None or (node.op_type == "Attention" and node.domain not in ("", "ai.onnx")):
+        if names is None or (node.op_type == "Attention" and not is_onnx(node)):
             return None, None
-        heads, kv_heads = (_integer(node, each) for each in names)
+        heads, kv_heads = (integer(node, each, 0) for each in names)
         if kv_heads <= 0:
             return None, None
         key, value = (node.input[at] if at < len(node.input) else "" for at in (1, 2))
@@ -50,28 +52,15 @@ class Projections:
             if node.op_type == "MatMul" and not node.domain:
                 return self.columns.get(node.input[1])
             if node.op_type == "MatMulNBits":
-                return _integer(node, "N") or None
+                return integer(node, "N", 0) or None
             if node.op_type == "Split" and len(node.input) > 1:
-                parts, at = self._numbers(node.input[1]), list(node.output).index(name)
-                return parts[at] if _integer(node, "axis") in (-1, 2) and at < len(parts) else None
+                parts, at = constant_ints(self.graph, node.input[1]) or [], list(node.output).index(name)
+                return parts[at] if integer(node, "axis", 0) in (-1, 2) and at < len(parts) else None
             if node.op_type not in _STEPS:
                 return None
             name = next((each for each in node.input if each not in self.held), "")
         return None
 
-    def _numbers(self, name: str) -> list[int]:
-        """The elements of an integer constant, [] for any other value."""
-        node = self.writer.get(name)
-        held = [each.t for each in node.attribute if each.name == "value"] if node is not None else []
-        tensor = self.small.get(name) or next(iter(held), None)
-        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or sum(tensor.dims) > _MOST_NUMBERS:
-            return []
-        return [int(each) for each in numpy_helper.to_array(tensor).reshape(-1).tolist()]
-
 
 def _over(width: int | None, heads: int) -> int | None:
     return width // heads if width is not None and heads > 0 and width % heads == 0 else None
-
-
-def _integer(node: NodeProto, name: str) -> int:
-    return next((int(each.i) for each in node.attribute if each.name == name), 0)
