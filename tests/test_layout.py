@@ -133,6 +133,16 @@ def test_no_model_family_is_named() -> None:
     assert named == {}
 
 
+def test_one_table_names_families_and_only_the_answer_about_another_runtime_reads_it() -> None:
+    """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it."""
+    data = [each for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts]
+    assert [each.name for each in data] == ["reference_types.json"]
+    readers = {file.name for file in SOURCES if data[0].stem in file.read_text("utf-8")}
+    assert readers == {"reference_load.py"}
+    askers = {file.name for file in SOURCES if any("reference_load" in each for each in imported(file))}
+    assert askers == {"driver.py"}
+
+
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 

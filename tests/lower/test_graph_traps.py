@@ -10,7 +10,7 @@ from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.problem import CompileError
 from onnx import TensorProto, helper
 
-from tests.lower.packages import Layer, Recipe, decoder, lower, refused, warned, write_package
+from tests.lower.packages import Layer, Recipe, decoder, lower, outcome, refused, warned, write_package
 
 
 def test_a3_no_stage_produces_embeddings(tmp_path: Path) -> None:
@@ -52,8 +52,30 @@ def test_c4_symbolic_extents_are_the_configs_and_never_guessed(tmp_path: Path) -
     recipe = Recipe(layers=(Layer(0, heads=2, head_dim=8),), symbolic_heads=True)
     lowered = lower(tmp_path, recipe, {"model": {"decoder": {"num_key_value_heads": 2}}})
     assert {(each.heads, each.head_dim) for each in lowered.decoder.states} == {(2, 8)}
-    unset = {"model": {"decoder": {"head_size": 0, "hidden_size": 8, "num_attention_heads": 1}}}
-    assert refused(tmp_path, recipe, unset)["unknown-state-shape"].path == "model.decoder.head_size"
+    unset = {"model": {"decoder": {"num_key_value_heads": 0, "hidden_size": 8, "num_attention_heads": 1}}}
+    assert refused(tmp_path, recipe, unset)["unknown-state-shape"].path == "model.decoder.num_key_value_heads"
+
+
+@pytest.mark.parametrize("stated", [3, 0, 8])
+def test_c4_a_symbolic_head_size_is_what_the_weights_make(stated: int, tmp_path: Path) -> None:
+    """Keys are as wide as the matrix that makes them; what the configuration says beside that is named."""
+    recipe = Recipe(layers=(Layer(0, heads=2, head_dim=8),), symbolic_heads=True)
+    lowered = lower(tmp_path, recipe, {"model": {"decoder": {"num_key_value_heads": 2, "head_size": stated}}})
+    assert {(each.heads, each.head_dim) for each in lowered.decoder.states} == {(2, 8)}
+    told = [each.path for each in lowered.problems if each.code == "config-contradicts-graph"]
+    assert told == (["model.decoder.head_size"] if stated == 3 else [])
+
+
+def test_c4_a_head_size_that_nothing_tells_is_refused(tmp_path: Path) -> None:
+    model = decoder(Recipe(symbolic_heads=True))
+    for node in model.graph.node:
+        if node.op_type == "GroupQueryAttention":
+            node.input[1] = "keys"
+    at = next(at for at, node in enumerate(model.graph.node) if node.op_type == "GroupQueryAttention")
+    model.graph.node.insert(at, helper.make_node("Tanh", ["ks.0"], ["keys"]))
+    write_package(tmp_path, model, {"model": {"decoder": {"head_size": 0}}})
+    problems, _ = outcome(tmp_path)
+    assert [each.path for each in problems if each.code == "unknown-state-shape"] == ["model.decoder.head_size"]
 
 
 def test_c5_a_shape_per_layer(tmp_path: Path) -> None:

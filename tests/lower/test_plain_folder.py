@@ -46,7 +46,7 @@ REFUSED = [
 
 def model_config(name: str) -> Mapping[str, Any]:
     """What the checkpoint's own `config.json` would say: widths that the packages' data describe (INDEX.md)."""
-    head = 32 if name == "og-qwen3_5" else 16
+    head = 16
     stated = {"vocab_size": 320, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head}
     return {**stated, "max_position_embeddings": 128, "eos_token_id": 2}
 

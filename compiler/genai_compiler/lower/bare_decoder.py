@@ -12,6 +12,7 @@ from typing import Any
 from genai_compiler.lower.bare_facts import document_doubts
 from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.false_statements import short_tables
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
@@ -104,6 +105,9 @@ class DecoderSource:
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or static)
         mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
+        positions = decoder.position_ids.name if decoder.position_ids is not None else ""
+        stated = merge.path("context_length")
+        problems += short_tables(model.graph, positions, length, self.places.find(stated), stated)
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
         if errors(problems) or decoder.token_ids is None or decoder.logits is None:
             raise CompileError(problems)

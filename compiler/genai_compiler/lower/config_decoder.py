@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
+from genai_compiler.lower.false_statements import absent_ports, short_tables
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings
@@ -102,6 +103,10 @@ def config_decoder(
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
     problems += check_graph(model, artifact, has_state, mask)
+    problems += absent_ports(config, signature)
+    positions = ports.position_ids.name if ports.position_ids is not None else ""
+    stated: DocPath = ("model", "context_length")
+    problems += short_tables(model.graph, positions, length, config.place(stated), stated)
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
     own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start

@@ -36,6 +36,13 @@ class Merge:
         """Where the document states, or would state, a fact."""
         return self.stated.paths[fact]
 
+    def proven_head_size(self, past: str) -> int | None:
+        """The head size of a cache by the weights behind its operator, None where they do not tell."""
+        for op in self.signature.cache_ops:
+            if past in (op.past_key, op.past_value):
+                return op.head_sizes[past == op.past_value]
+        return None
+
     def contradiction(self, path: DocPath, stated: object, graph: str) -> None:
         """The configuration states one thing, the graph another."""
         what = f"{path[-1]} is {stated} here, but {graph}; the graph is taken"
@@ -67,7 +74,7 @@ def _state(role: Literal["key", "value"], ports: LayerPorts, merge: Merge) -> St
         merge.report("wrong-port", path, what, "a cache is [batch, heads, positions, head size], in and out", True)
         return None
     heads = _extent(past, present, 1, merge.stated.kv_heads)
-    head_dim = _extent(past, present, 3, merge.stated.head_size)
+    head_dim = _extent(past, present, 3, merge.proven_head_size(past.name) or merge.stated.head_size)
     if heads is None or head_dim is None:
         missing = merge.path("kv_heads" if heads is None else "head_size")
         what = f"cache {past.name!r} is {spell_port(past)} and nobody says what {missing[-1]} is"
@@ -79,7 +86,7 @@ def _state(role: Literal["key", "value"], ports: LayerPorts, merge: Merge) -> St
 
 
 def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | None:
-    """A cache extent: the graph's number (of the past, else of the present), else the configuration's."""
+    """A cache extent: the graph's number (of the past, else of the present), else what is known beside its ports."""
     for port in (past, present):
         extent = port.shape[axis] if port.shape is not None and len(port.shape) == 4 else None
         if isinstance(extent, int):

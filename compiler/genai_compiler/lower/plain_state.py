@@ -13,9 +13,9 @@ from onnx import GraphProto, NodeProto
 from genai_compiler.lower.match_state import is_fixed_size
 from genai_compiler.lower.matching import listed
 from genai_compiler.read.attention import CacheOp, attention_slots
-from genai_compiler.read.nodes import input_at
+from genai_compiler.read.nodes import input_at, operator_of
 from genai_compiler.read.signature import Port, Signature
-from genai_compiler.read.value_flow import Edges, kind_of, reaching
+from genai_compiler.read.value_flow import Edges, reaching
 
 _PLAIN = frozenset({"Cast", "Identity"})
 _SPREAD = _PLAIN | frozenset({"Transpose", "Unsqueeze", "Squeeze", "Expand", "Reshape", "Mul", "Tile", "Concat"})
@@ -197,7 +197,7 @@ def _meets(edges: Edges, past: str, present: str) -> list[tuple[str, int]]:
     told = ((node, _slot(node, past)) for node, _ in edges.readers[past])
     found = [("value" if half else "key", id(node)) for node, half in told if half >= 0]
     for node, at, name in _reached(edges, _source(edges, present), _SPREAD):
-        if kind_of(node) in _OPERATORS and at in (1, 2):
+        if operator_of(node) in _OPERATORS and at in (1, 2):
             found.append(("key" if at == 1 else "value", id(node)))
         elif node.op_type in _PRODUCTS:
             others = [each for each in node.input if each != name]

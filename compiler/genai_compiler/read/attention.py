@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto
 
+from genai_compiler.read.head_size import Projections, Sizes
 from genai_compiler.read.nodes import CONTRIB, input_at, integer, is_onnx, operator_of, output_at
 
 
@@ -19,7 +20,7 @@ class CacheOp:
 
     past_value and present_value are "" where one tensor holds keys and values (com.microsoft Attention).
     local_window: positions a query sees, None for all. bounded: the operator itself drops what left its window, so
-    that its cache is a ring and not a history.
+    that its cache is a ring and not a history. head_sizes: of keys and of values, where the weights tell.
     """
 
     op_type: str
@@ -30,6 +31,7 @@ class CacheOp:
     present_value: str
     local_window: int | None
     bounded: bool = False
+    head_sizes: Sizes = (None, None)
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class _Edges:
         self.outputs = {each.name for each in graph.output}
         self.reads = read_counts(graph)
         self.writer: dict[str, NodeProto] = {name: node for node in graph.node for name in node.output if name}
+        self.projections = Projections(graph, self.writer)
 
     def past(self, name: str) -> bool:
         return name in self.inputs and self.reads[name] == 1
@@ -127,7 +130,15 @@ def _attention_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
     window = integer(node, "local_window_size", -1)
     bounded = integer(node, "sliding_window_cache", 0) != 0
     return CacheOp(
-        op_type, domain, past_key, past_value, present_key, present_value, window if window > 0 else None, bounded
+        op_type,
+        domain,
+        past_key,
+        past_value,
+        present_key,
+        present_value,
+        window if window > 0 else None,
+        bounded,
+        edges.projections.head_sizes(node),
     )
 
 

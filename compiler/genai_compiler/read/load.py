@@ -15,6 +15,7 @@ from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_pla
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.below import not_a_package
 from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.document import Metadata, OnnxImplementation
 from genai_compiler.read.files import METADATA_NAMES, find_metadata, read_document
@@ -59,6 +60,8 @@ def _loaded(root: Path, complete: bool, graph: str | None) -> Package:
         help += f"; {DOCUMENT_HELP}" if root.is_file() else ""
         raise CompileError([Problem("no-package", Place(root.name), "", f"the package '{root.name}' {what}", help)])
     file = find_metadata(root)
+    if file is None and not (root / CONFIG_NAME).exists() and (told := not_a_package(root)) is not None:
+        raise CompileError([told])
     if (
         file is None
         and not (root / CONFIG_NAME).exists()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from onnx import GraphProto, NodeProto
 
 from genai_compiler.read.attention import attention_slots, read_counts
-from genai_compiler.read.nodes import input_at
+from genai_compiler.read.nodes import input_at, integer, operator_of
 
 _ONLY_SHAPE = frozenset({"Shape", "Size"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Clip", "Where"})
@@ -25,11 +25,6 @@ _ROTARY = {
     ("com.microsoft", "MRotaryEmbedding"): 1,
 }
 """Operator -> the input that gives positions."""
-
-
-def kind_of(node: NodeProto) -> tuple[str, str]:
-    """(domain, operator); the ONNX domain is ""."""
-    return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
 
 
 def reaching(graph: GraphProto, names: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -102,6 +97,7 @@ class Edges:
     def __init__(self, graph: GraphProto) -> None:
         self.rows = {each.name: int(each.dims[0]) for each in graph.initializer if len(each.dims) > 1}
         self.writer: dict[str, NodeProto] = {name: node for node in graph.node for name in node.output if name}
+        self.nodes = list(graph.node)
         self.counts = read_counts(graph)
         self.readers: defaultdict[str, list[tuple[NodeProto, int]]] = defaultdict(list)
         for node in graph.node:
@@ -118,14 +114,22 @@ class Edges:
     def turns(self, name: str) -> bool:
         """Whether an integer input becomes angles: cosines and sines, or the positions of a rotary operator."""
         return any(self._multiplies(found) for _, found in self._lookups(name)) or any(
-            kind_of(node) in {("", each) for each in _ANGLES} or _ROTARY.get(kind_of(node)) == at
+            operator_of(node) in {("", each) for each in _ANGLES} or _ROTARY.get(operator_of(node)) == at
             for node, at in self._reached(name, _ANGLE_STEPS)
         )
+
+    def position_rows(self, name: str) -> int | None:
+        """The shortest table that positions look into: of the input `name`, and of operators that count themselves."""
+        found = [rows for rows, _ in self._lookups(name)] if name else []
+        for node in self.nodes:
+            if operator_of(node) == ("com.microsoft", "GroupQueryAttention") and integer(node, "do_rotary", 0):
+                found += [self.rows[each] for each in [input_at(node, 7)] if each in self.rows]
+        return min(found, default=None)
 
     def _lookups(self, name: str) -> Iterator[tuple[int, str]]:
         """(rows of a table, what is found there) for every table that an integer input looks into."""
         for node, at in self._reached(name, _SAME_NUMBERS):
-            lookup = _LOOKUPS.get(kind_of(node))
+            lookup = _LOOKUPS.get(operator_of(node))
             if lookup is not None and at == lookup[1] and _axis(node) == 0:
                 rows = self._rows(node.input[lookup[0]])
                 if rows:
@@ -134,7 +138,7 @@ class Edges:
     def _multiplies(self, found: str) -> bool:
         """Whether entries of a table turn computed values: factors of them, or the tables of a rotary operator."""
         return any(
-            (kind_of(node) in _ROTARY and at > 0)
+            (operator_of(node) in _ROTARY and at > 0)
             or (node.op_type == "Mul" and all(name in self.writer for name in node.input) and not self._fixed(node, at))
             for node, at in self._reached(found, _ENTRY_STEPS)
         )

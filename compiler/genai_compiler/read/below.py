@@ -1,0 +1,35 @@
+"""A folder that is no package itself but holds some, or is one of a kind that is not read: said by name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from genai_compiler.problem import Place, Problem
+from genai_compiler.read.files import METADATA_NAMES
+from genai_compiler.read.genai_config import CONFIG_NAME
+
+COMPONENTS = "manifest.json"
+_MOST = 200
+"""Folders looked into: a hub's repository has a dozen."""
+
+
+def not_a_package(root: Path) -> Problem | None:
+    """Why a folder without metadata and without a model's configuration is none, None when nothing tells."""
+    name, where = root.resolve().name, Place(root.resolve().name)
+    if found := list(_packages(root)):
+        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+        what = f"'{name}' declares nothing itself; packages lie below it: {listed}"
+        return Problem("no-package", where, "", what, f"name one of them, for example {name}/{found[0]}")
+    if (root / COMPONENTS).is_file():
+        what = f"'{name}' is a package of component variants ({COMPONENTS} in the place of metadata), which is not read"
+        help = f"compile the folder of one variant, with a {CONFIG_NAME}"
+        return Problem("unsupported-package-class", Place(COMPONENTS), "", what, help)
+    return None
+
+
+def _packages(root: Path) -> Iterator[str]:
+    """Folders up to two levels below that hold metadata."""
+    level = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.is_symlink()][:_MOST]
+    deeper = [inner for each in level for inner in sorted(each.iterdir()) if inner.is_dir()][:_MOST]
+    for folder in (*level, *deeper):
+        if any((folder / each).is_file() for each in (CONFIG_NAME, *METADATA_NAMES)):
+            yield folder.relative_to(root).as_posix()

@@ -1,0 +1,212 @@
+"""Statements of a package's metadata that its graphs deny: each is told with its place, in one run.
+
+The rows are the false and risky statements of the reference data (exporter-dialects, "Wrong or risky statements"; and
+genai-config, section 6.2 and 6.3); what other files of tests hold is named beside the row. The data's packages say
+themselves which of these they contain.
+"""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from genai_compiler.driver import check_package
+from genai_compiler.problem import Problem, Severity
+from onnx import TensorProto, helper, load, save
+from onnx.external_data_helper import convert_model_to_external_data
+
+from tests.data import ROOT, needs_data
+from tests.lower.packages import Layer, Recipe, decoder, write_package
+from tests.real_packages import PACKAGES
+from tools.fixtures.network import CONTEXT, VOCABULARY, concat_decoder, gqa_decoder
+
+ELSEWHERE = {
+    "dataflow names a port that the encoder has not": (
+        "tests/test_real_stages.py",
+        "test_a_name_that_the_encoder_lacks_is_reported_and_the_only_fitting_output_taken",
+    ),
+    "an embedding model that runs on the prompt only": (
+        "tests/test_real_stages.py",
+        "test_an_embedding_model_that_is_said_to_run_once_is_reported_and_runs_at_every_step",
+    ),
+    "image features with an axis more than the next model takes": (
+        "tests/test_real_stages.py",
+        "test_an_axis_more_than_the_next_model_takes_is_reported",
+    ),
+    "capabilities of a cache, notes on ports, dtypes of caches": (
+        "tests/lower/test_bare.py",
+        "test_false_statements_are_warnings_at_their_places",
+    ),
+    "schedulers of other kinds": ("tests/test_real_packages.py", "test_refused_with_reason_and_remedy"),
+    "model.type names another network": ("tests/lower/test_config_traps.py", "test_a4_b1_the_type_decides_nothing"),
+    "21": ("tests/lower/test_config_traps.py", "test_a6_max_length_over_context_length"),
+    "24": ("tests/lower/test_config_traps.py", "test_context_length_comes_from_elsewhere_when_it_is_missing"),
+    "26": (
+        "tests/lower/test_config_traps.py",
+        "test_vocabulary_conflicts_take_the_graph_as_width_and_the_config_as_limit",
+    ),
+    "29": ("tests/lower/test_graph_traps.py", "test_c10_in_place_only_where_the_operator_allows"),
+    "31": ("tests/lower/test_graph_traps.py", "test_c1_c2_every_dtype_is_the_graphs"),
+    "46": ("tests/lower/test_config_traps.py", "test_windows_made_paths_work"),
+    "54": ("tests/lower/test_session_options.py", "test_no_file_address_or_library_reaches_native_code"),
+}
+
+
+@pytest.mark.parametrize("row", ELSEWHERE)
+def test_the_tests_that_hold_the_other_rows_exist(row: str) -> None:
+    file, test = ELSEWHERE[row]
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    assert test in {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+
+
+def told(folder: Path, code: str = "config-contradicts-graph") -> dict[str, Problem]:
+    return {each.path: each for each in check_package(folder) if each.code == code}
+
+
+def package(folder: Path, config: dict[str, Any], recipe: Recipe | None = None) -> Path:
+    return write_package(folder, recipe or Recipe(), config)
+
+
+# ---- lengths ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["concat", "gqa"])
+def test_a_context_longer_than_the_tables_of_positions(form: str, tmp_path: Path) -> None:
+    """And the graph does fail there, asked by ONNX Runtime itself."""
+    model = (concat_decoder() if form == "concat" else gqa_decoder()).proto()
+    sizes = {"head_size": 16, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    folder = write_package(
+        tmp_path, model, {"model": {"context_length": CONTEXT + 1, "vocab_size": VOCABULARY, "decoder": sizes}}
+    )
+    found = told(folder)["model.context_length"]
+    assert str(CONTEXT) in found.what
+    assert (found.severity, found.where.line > 0) == (Severity.WARNING, True)
+    if form == "concat":
+        session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+        past = [each.name for each in session.get_inputs() if each.name.startswith("past")]
+        with pytest.raises(Exception, match="out of"):
+            session.run(None, feeds(CONTEXT + 1, past))
+    write_package(tmp_path, model, {"model": {"context_length": CONTEXT, "vocab_size": VOCABULARY, "decoder": sizes}})
+    assert told(folder) == {}
+
+
+def feeds(length: int, past: list[str]) -> dict[str, Any]:
+    empty = np.zeros((1, 2, 0, 16), np.float32)
+    ids = np.ones((1, length), np.int64)
+    return {
+        "input_ids": ids,
+        "attention_mask": ids,
+        "position_ids": np.arange(length)[None],
+        **dict.fromkeys(past, empty),
+    }
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "rows"), [("mobius-llama-og", 256), ("mobius-gpt2-og", 128), ("og-llama", None)])
+def test_the_floor_that_an_exporter_writes_as_context_length(name: str, rows: int | None) -> None:
+    found = told(PACKAGES / name).get("model.context_length")
+    assert (found is None) is (rows is None)
+    assert found is None or f"{rows} rows" in found.what
+
+
+# ---- 25, 28: names ---------------------------------------------------------------------------------------------------
+
+
+def test_25_positions_that_are_named_and_not_there(tmp_path: Path) -> None:
+    found = told(package(tmp_path, {"model": {"decoder": {"inputs": {"position_ids": "position_ids"}}}}))
+    assert "'position_ids'" in found["model.decoder.inputs.position_ids"].what
+
+
+def test_25_positions_that_are_there_and_not_named_are_fed(tmp_path: Path) -> None:
+    model = decoder(Recipe(extra_inputs={"position_ids": (TensorProto.INT64, ["batch", "sequence"])}))
+    model.graph.node.append(helper.make_node("Shape", ["position_ids"], ["places"]))
+    assert check_package(write_package(tmp_path, model, {})) == check_package(package(tmp_path / "p", {}))
+
+
+def test_names_of_state_that_the_graph_has_not(tmp_path: Path) -> None:
+    found = told(package(tmp_path, {"model": {"decoder": {"inputs": {"past_conv_names": "conv.%d"}}}}))
+    assert "'conv.%d'" in found["model.decoder.inputs.past_conv_names"].what
+
+
+@pytest.mark.parametrize("layers", [0, 99, 2])
+def test_28_layers_that_are_not_there(layers: int, tmp_path: Path) -> None:
+    found = told(package(tmp_path, {"model": {"decoder": {"num_hidden_layers": layers}}}))
+    assert ("model.decoder.num_hidden_layers" in found) is (layers > 0)
+
+
+@pytest.mark.parametrize(("key", "false"), [("num_key_value_heads", 3), ("head_size", 5)])
+def test_27_extents_of_caches(key: str, false: int, tmp_path: Path) -> None:
+    found = told(package(tmp_path, {"model": {"decoder": {key: false}}}))[f"model.decoder.{key}"]
+    assert str(false) in found.what
+
+
+def test_every_lie_is_told_in_one_run(tmp_path: Path) -> None:
+    lies = {"num_key_value_heads": 3, "head_size": 5, "num_hidden_layers": 7, "inputs": {"position_ids": "places"}}
+    window = {"window_size": 9, "slide_inputs": False, "slide_key_value_cache": False}
+    folder = package(tmp_path, {"model": {"vocab_size": 20, "decoder": {**lies, "sliding_window": window}}})
+    assert set(told(folder)) == {
+        "model.vocab_size",
+        "model.decoder.num_key_value_heads",
+        "model.decoder.head_size",
+        "model.decoder.num_hidden_layers",
+        "model.decoder.inputs.position_ids",
+        "model.decoder.sliding_window",
+    }
+
+
+def test_no_weight_is_read_before_the_lies_are_told(tmp_path: Path) -> None:
+    """The weights' file holds no numbers at all, only its length."""
+    folder = package(tmp_path, {"model": {"decoder": {"head_size": 5}}}, Recipe(layers=(Layer(0, 4, 64),)))
+    model = load(folder / "model.onnx")
+    convert_model_to_external_data(model, location="weights.bin", size_threshold=0, convert_attribute=False)
+    save(model, folder / "model.onnx")
+    size = (folder / "weights.bin").stat().st_size
+    (folder / "weights.bin").write_bytes(b"\xff" * size)
+    assert "model.decoder.head_size" in told(folder)
+
+
+def test_33_a_search_that_keeps_one_token(tmp_path: Path) -> None:
+    search = {"do_sample": True, "top_k": 0, "top_p": 0.0}
+    assert "search.top_p" in told(package(tmp_path, {"search": search}), "config-read-as")
+
+
+# ---- 40, 48, 49, 53: keys, folders, devices --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["decoder_start_token_id", "sep_token_id"])
+def test_40_ids_that_nothing_uses(key: str, tmp_path: Path) -> None:
+    assert f"model.{key}" in told(package(tmp_path, {"model": {key: 3}}), "ignored-key")
+
+
+def test_40_a_penalty_that_nothing_applies(tmp_path: Path) -> None:
+    assert "search.diversity_penalty" in told(package(tmp_path, {"search": {"diversity_penalty": 0.5}}), "ignored-key")
+
+
+def test_48_packages_below_a_folder_are_listed(tmp_path: Path) -> None:
+    for name in ("cpu/int4", "cuda"):
+        package(tmp_path / "hub" / name, {})
+    (tmp_path / "hub" / "config.json").write_text("{}")
+    (found,) = check_package(tmp_path / "hub")
+    assert found.code == "no-package"
+    assert "cuda, cpu/int4" in found.what
+
+
+def test_49_a_package_of_component_variants_is_named(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"component": "sha256:00"}')
+    assert [each.code for each in check_package(tmp_path)] == ["unsupported-package-class"]
+
+
+def test_53_a_graph_for_one_device(tmp_path: Path) -> None:
+    model = decoder(Recipe())
+    model.graph.node.append(helper.make_node("EPContext", [], ["blob"], domain="com.microsoft"))
+    found = check_package(write_package(tmp_path, model, {}))
+    assert "device-graph" in {each.code for each in found}
+
+
+def test_a_refusal_names_every_lie_too(tmp_path: Path) -> None:
+    """An error does not hide the warnings beside it."""
+    config = {"model": {"vocab_size": 20, "decoder": {"head_size": 5, "outputs": {"logits": "scores"}}}}
+    codes = {each.code for each in check_package(package(tmp_path, config))}
+    assert {"no-logits", "config-contradicts-graph"} <= codes

@@ -1,0 +1,194 @@
+"""`python -m tools.make_packages_page`: write docs/packages.md, what becomes of every package of the test data.
+
+Compiled or refused is what the compiler says now; equal to a reference is what tests hold, package by package.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from genai_compiler import CompileError, compile_package
+from genai_compiler.driver import Options
+from genai_compiler.passes import PASSES
+from genai_compiler.plan.text import plan_text
+from genai_compiler.problem import errors
+
+from tests import test_bare_packages, test_conformance
+from tests.data import DATA
+from tests.lower import test_plain_folder
+from tests.lower.plain_folders import undeclared
+from tests.real_packages import ENCODED, MEDIA, NAMES, PACKAGES, RUN
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "packages.md"
+WORKFLOW, GENAI, IO, MODELS, PLAIN = "workflow", "genai_config v1", "model.io", "pipeline.models", "plain folder"
+DIALECTS = (WORKFLOW, GENAI, IO, MODELS, PLAIN)
+HEAD = """\
+# Packages: what is compiled, what runs, what equals a reference
+
+Written by `python -m tools.make_packages_page` from the test data: packages of the field's own exporters, and the
+conformance suite. *Equal* means: compiled and run, and what came out is what another runtime, PyTorch or an independent
+interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_bare_packages.py, test_conformance.py and
+lower/test_plain_folder.py hold it, package by package). *Refused* means: with a code, a place and a way out, before
+anything was written. A test holds this page against what the compiler does.
+
+The same packages stand in the last column a second time, without their metadata
+([plain folders](plain-folders.md)).
+"""
+SAME = ("og-llama", "mobius-llama-og", "mobius-llama-meta")
+"""One checkpoint through three dialects."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One package as the compiler sees it. code: of the first refusal, "" when it compiles; equal: tests hold it so."""
+
+    name: str
+    dialect: str
+    kind: str
+    code: str
+    equal: bool
+
+
+def page() -> str:
+    """The whole page."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [*_real(), *_suite(), *_plain(Path(folder))]
+        return "\n".join([HEAD, *_summary(rows), *_listing(rows), *_side_by_side(Path(folder)), ""])
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _real() -> Iterator[Row]:
+    kinds = _kinds()
+    for name in NAMES:
+        code = refusal(PACKAGES / name)
+        yield Row(name, _dialect(PACKAGES / name), kinds[name], code, name in (*RUN, *ENCODED, *MEDIA))
+
+
+def _suite() -> Iterator[Row]:
+    folder = DATA / "conformance" / "packages"
+    offered = [each for each in test_conformance.workflow_packages() if each not in test_conformance.NOT_OFFERED]
+    for name in test_conformance.workflow_packages():
+        yield Row(name, WORKFLOW, "authored workflow", refusal(folder / name), name in offered)
+    for name in (*test_bare_packages.NAMES, *(each for each, _, _ in test_bare_packages.REFUSED)):
+        yield Row(name, IO, "dense decoder", refusal(folder / name), name in test_bare_packages.NAMES)
+
+
+def _plain(folder: Path) -> Iterator[Row]:
+    kinds = _kinds()
+    for name in (*test_plain_folder.ALONE, *(each for each, _, _ in test_plain_folder.REFUSED)):
+        made = undeclared(PACKAGES / name, folder / name, test_plain_folder.model_config(name))
+        yield Row(name, PLAIN, kinds[name], refusal(made), name in test_plain_folder.ALONE)
+
+
+def refusal(package: Path) -> str:
+    """The code of the first error, "" where the package compiles."""
+    try:
+        compile_package(package, options=Options(stop_after=PASSES[-1].__name__))
+    except CompileError as refused:
+        return errors(refused.problems)[0].code
+    return ""
+
+
+def _kinds() -> dict[str, str]:
+    """Package -> its class, in the words of the data's index without the name of the network."""
+    index = (PACKAGES / "INDEX.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([\w.-]+) \| [^|]+ \| ([^|]+) \|", index, re.MULTILINE)
+    return {name: re.split(r"[(,]", kind)[0].strip() for name, kind in rows}
+
+
+def _dialect(package: Path) -> str:
+    if (package / "genai_config.json").is_file():
+        return GENAI
+    return MODELS if "\npipeline:" in "\n" + (package / "inference_metadata.yaml").read_text("utf-8") else IO
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _summary(rows: Sequence[Row]) -> Iterator[str]:
+    kinds = sorted({each.kind for each in rows})
+    yield "| class | " + " | ".join(DIALECTS) + " |"
+    yield "|---" * (len(DIALECTS) + 1) + "|"
+    for kind in kinds:
+        cells = [_cell([each for each in rows if (each.kind, each.dialect) == (kind, one)]) for one in DIALECTS]
+        yield f"| {kind} | " + " | ".join(cells) + " |"
+    yield ""
+    equal, refused = sum(each.equal for each in rows), sum(bool(each.code) for each in rows)
+    yield f"{len(rows)} packages: {equal} equal, {len(rows) - equal - refused} compiled only, {refused} refused."
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    equal = [each for each in rows if each.equal]
+    only = [each for each in rows if not each.equal and not each.code]
+    codes = sorted({each.code for each in rows if each.code})
+    parts = [f"{len(equal)} equal"] if equal else []
+    parts += [f"{len(only)} compiled"] if only else []
+    parts += [f"{sum(each.code == code for each in rows)} refused ({code})" for code in codes]
+    return ", ".join(parts)
+
+
+def _listing(rows: Sequence[Row]) -> Iterator[str]:
+    yield "\n## Package by package\n"
+    yield "| package | dialect | class | compiles | equal |"
+    yield "|---|---|---|---|---|"
+    for each in rows:
+        compiles = f"no: `{each.code}`" if each.code else "yes"
+        yield f"| {each.name} | {each.dialect} | {each.kind} | {compiles} | {'yes' if each.equal else '-'} |"
+
+
+# ---- one network through several dialects ----------------------------------------------------------------------------
+
+
+def _side_by_side(folder: Path) -> Iterator[str]:
+    texts = {name: shape(PACKAGES / name) for name in SAME}
+    config = test_plain_folder.model_config(SAME[1])
+    texts["plain folder"] = shape(undeclared(PACKAGES / SAME[1], folder / "same", config))
+    yield "\n## One network through several dialects\n"
+    yield "The plans of one checkpoint: two exporters, three dialects, and the second one's folder without its"
+    yield "metadata. The program is one; what differs is what the graphs differ in. Origins and the defaults of"
+    yield "requests are left out."
+    yield ""
+    yield "| | " + " | ".join(texts) + " |"
+    yield "|---" * (len(texts) + 1) + "|"
+    facts = {name: _facts(text) for name, text in texts.items()}
+    for key in next(iter(facts.values())):
+        yield f"| {key} | " + " | ".join(each.get(key, "-") for each in facts.values()) + " |"
+    bodies = {body(text) for text in texts.values()}
+    for each in sorted(bodies):
+        yield f"\n```text\n{each}\n```"
+
+
+def shape(package: Path) -> str:
+    """The last plan of a package without what names its source: origins, dialect, values of requests."""
+    last = PASSES[-1].__name__
+    plan = compile_package(package, options=Options(stop_after=last)).plan
+    assert plan is not None
+    lines = [line.split("  # ")[0].rstrip() for line in plan_text(plan).splitlines()[1:]]
+    kept = [
+        re.sub(r",? default .*", "", line) for line in lines if not line.startswith(("requires ", "input %package.eos"))
+    ]
+    return "\n".join(kept)
+
+
+def body(text: str) -> str:
+    """The run of a plan's text."""
+    return text[text.index("run {") : text.index("\n}") + 2]
+
+
+def _facts(text: str) -> dict[str, str]:
+    found = {"token ids": r"tokens (\S+ \(\w+\))", "mask": r"  mask (.*)", "positions": r"  positions (.*)"}
+    found |= {"caches": r"group \w+ of decoder: (.*)", "rows together": r"rows of different length: (\w+)"}
+    return {key: match[1] if (match := re.search(pattern, text)) else "-" for key, pattern in found.items()}
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
