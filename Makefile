@@ -22,7 +22,7 @@ COMPILER := $(shell find compiler templates schema -name '*.py' -o -name '*.j2' 
 MODEL := build/smollm2
 ARGS ?=
 
-.PHONY: help demo test test-heavy fuzz lint types golden golden-update bench packages setup venv clean FORCE
+.PHONY: help demo test test-heavy test-long fuzz lint types golden golden-update bench packages setup venv clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -35,13 +35,16 @@ demo: $(MODEL)/v1.compiled/manifest.json ## build a small real model package, co
 	@echo; echo 'Your turn: $(BIN)/genai-run $(MODEL)/v1.compiled --chat'
 
 test: $(VENV)/dev.stamp ## every test but the heavy ones (ARGS="-k name" goes to pytest)
-	$(BIN)/python -m pytest -m "not heavy" $(ARGS)
+	$(BIN)/python -m pytest -m "not heavy and not long" $(ARGS)
 
-test-heavy: $(VENV)/dev.stamp packages ## the long and networked tests, on the real model too
+test-heavy: $(VENV)/dev.stamp packages ## the tests on the real model, and the networked ones
 	$(BIN)/python -m pytest -m heavy $(ARGS)
 
 fuzz: $(VENV)/dev.stamp ## damage packages for ten minutes (ARGS="--seconds 60 --seed 7"); findings go to build/fuzz
 	$(BIN)/python -m tests.property.fuzz $(ARGS)
+
+test-long: $(VENV)/dev.stamp ## property tests and fuzzing with thousands of examples (a quarter of an hour)
+	$(BIN)/python -m pytest -m long $(ARGS)
 
 lint: $(VENV)/dev.stamp ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from genai_compiler.problem import CompileError, Severity
 
 from tests.conftest import FIXTURES
 
-WRITTEN = ["executor.py", "manifest.json", "plan.txt"]
+WRITTEN = ["executor.py", "graphs", "manifest.json", "plan.txt"]
 posix = pytest.mark.skipif(os.name != "posix", reason="process ids and streams of POSIX")
 
 
@@ -160,7 +160,7 @@ def killed_at(patch: str, package: Path, *options: str) -> None:
 
 
 @posix
-@pytest.mark.parametrize("place", ["folder._convert_graphs", "folder._replace", "Path.rename"])
+@pytest.mark.parametrize("place", ["folder._write_files", "folder._replace", "Path.rename"])
 def test_what_a_killed_run_leaves_is_cleared(package: Path, place: str) -> None:
     compile_package(package)
     killed_at(place, package)

@@ -20,7 +20,7 @@ from genai_compiler.emit import folder as folder_module
 
 from tests.conftest import FIXTURES
 
-WRITTEN = ["executor.py", "manifest.json", "plan.txt"]
+WRITTEN = ["executor.py", "graphs", "manifest.json", "plan.txt"]
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def no_space(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize(("failure", "code"), [(interrupt, 3), (no_space, 2)])
-@pytest.mark.parametrize("place", ["_convert_graphs", "_copy_package", "_replace"])
+@pytest.mark.parametrize("place", ["_write_files", "_copy_package", "_replace"])
 def test_nothing_half_written(
     package: Path, monkeypatch: pytest.MonkeyPatch, failure: Callable[..., None], code: int, place: str
 ) -> None:
@@ -247,7 +247,7 @@ from genai_compiler.emit import folder
 def slow(*_):
     print("writing", flush=True)
     time.sleep(60)
-folder._convert_graphs = slow
+folder._write_files = slow
 from genai_compiler.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -13,7 +13,7 @@ def test_damaged_packages_are_refused_by_name(tmp_path: Path) -> None:
     assert not found.found
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 def test_many_damaged_packages_are_refused_by_name(tmp_path: Path) -> None:
     found = fuzz.fuzz(runs=3000, seed=2, findings=tmp_path / "findings")
     assert found.counts.total() == 3000

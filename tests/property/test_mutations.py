@@ -48,7 +48,7 @@ def test_mistakes(bench: tuple[Bench, Library], dice: random.Random) -> None:
     check(bench, dice, Counter(), times=3)
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 def test_many_mistakes(bench: tuple[Bench, Library]) -> None:
     seen: Counter[str] = Counter()
 

@@ -79,7 +79,7 @@ def test_made_packages(bench: tuple[Bench, Library], dice: random.Random) -> Non
     check(bench, dice, Counter())
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 def test_many_made_packages(bench: tuple[Bench, Library]) -> None:
     seen: Counter[str] = Counter()
 
@@ -116,7 +116,7 @@ def test_rows_stand_alone(bench: tuple[Bench, Library], dice: random.Random) -> 
     check_rows(bench, dice)
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 @given(DICE)
 @settings(LONG, max_examples=500)
 def test_many_rows_stand_alone(bench: tuple[Bench, Library], dice: random.Random) -> None:

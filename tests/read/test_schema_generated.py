@@ -127,7 +127,7 @@ def test_documents_agree(side: str, wrong: int) -> None:
     rounds("metadata", side, wrong, 40)
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("side", ["published", "ours"])
 @pytest.mark.parametrize("wrong", [0, 1, 4])

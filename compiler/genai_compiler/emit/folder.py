@@ -33,14 +33,18 @@ def write_folder(
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")
         (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
-        for name, content in files.items():
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_bytes(content)
+        _write_files(made, files)
         if bundle:
             _copy_package(made / "package", package)
         _replace(work, out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _write_files(made: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_bytes(content)
 
 
 def _copy_package(target: Path, package: Package) -> None:
