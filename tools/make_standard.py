@@ -37,12 +37,16 @@ A document needs what its manifest and `required_capabilities` list and what its
 |---|---|---|
 """
 BASES = (Closed, Open, Tagged)
+OTHER_DIALECTS = frozenset({"pipeline_config"})
+"""Modules of `read` whose documents are none of the standard's."""
 
 
 def structs() -> dict[str, type[BaseModel]]:
     """Every model of the document and of hints, by name."""
     found: dict[str, type[BaseModel]] = {}
     for each in pkgutil.iter_modules(read.__path__):
+        if each.name in OTHER_DIALECTS:
+            continue
         module = importlib.import_module(f"{read.__name__}.{each.name}")
         for name, value in vars(module).items():
             own = isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ == module.__name__
