@@ -113,6 +113,15 @@ def test_comments_say_where_facts_came_from_and_what_is_not_said(tmp_path: Path)
     assert "top_k: 5" in made.text
 
 
+def test_version_2_is_converted_too_and_its_wishes_of_places_are_said(tmp_path: Path) -> None:
+    """They change no result, and a document has no field for them."""
+    before = compile_package(ROOT / "fixtures" / "tiny-encoder-v2", out=tmp_path / "before")
+    folder = converted(ROOT / "fixtures" / "tiny-encoder-v2", tmp_path / "tiny-encoder-v2")
+    same_plan(before, compile_package(folder, out=tmp_path / "out"))
+    unsaid = convert_package(ROOT / "fixtures" / "tiny-media-v2").unsaid
+    assert any("pipeline.sessions.vision.execution_provider" in each for each in unsaid)
+
+
 def test_a_workflow_is_not_converted(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as refused:
         convert_package(ROOT / "fixtures" / "tiny-decoder")

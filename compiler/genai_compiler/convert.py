@@ -133,6 +133,9 @@ def _unsaid(package: Package) -> Iterator[str]:
         yield f"session options ({_spelled(options)}): {file}; a caller gives them when loading"
     if session.providers:
         yield f"preferred providers ({', '.join(each.name for each in session.providers)}): {file}; as above"
+    for hint in package.hints:
+        kind = f" {hint.device.type}" if hint.device is not None else ""
+        yield f"{hint.action}{kind}: {hint.name}; an execution_hints.json can say it"
     for word, number in (("start token", text.bos), ("padding token", text.pad)):
         if number is not None:
             yield f"{word} {number}: {file}, or the text files"
