@@ -102,6 +102,7 @@ def test_smaller_pictures_are_filled_up_with_zeros(tmp_path: Path) -> None:
         [DECODE, {"type": "Resize", "attrs": {"height": "tall"}}],
         [DECODE, {"type": "Resize", "attrs": {"interpolation": "MAGIC"}}],
         [DECODE, {"type": "Normalize", "attrs": {"mean": [1.0, 2.0]}}],
+        [DECODE, {"type": "Normalize", "attrs": {"turned": 1}}],
         [DECODE, {"type": "Permute3D", "attrs": {"dims": [0, 1]}}],
         [DECODE, {"type": "Rescale", "inputs": ["decode:0"]}],
         [DECODE, {"type": "Rescale", "attrs": []}],

@@ -23,7 +23,8 @@ SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty")
 def lowered(folder: Path) -> Lowered | None:
     """A package of one decoder, None for any other and for what version 1 refuses."""
     try:
-        return None if read_genai_config(folder)[0].other_classes else lower_genai_config(folder)
+        config, _ = read_genai_config(folder)
+        return None if config.other_classes or config.components else lower_genai_config(folder)
     except CompileError:
         return None
 

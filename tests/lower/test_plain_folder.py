@@ -31,13 +31,12 @@ _ALONE = """
     og092-gemma2 og-lfm2-int4 og-qwen3_5 og-qwen2_5_vl-int4 mobius-llama-og mobius-llama-og-cpu mobius-gpt2-og
     mobius-qwen2_moe-og mobius-qwen3_5_text-og mobius-qwen3_next-og mobius-jamba-og mobius-llama-meta
     mobius-bloom-meta mobius-bamba-meta mobius-deepseek_v2-meta mobius-llama-f16 mobius-llama-static
-    mobius-gemma4-static
+    mobius-gemma4-static og-gemma2 og-gpt_oss
 """
 ALONE = _ALONE.split()
 REFUSED = [
     ("og-llama-nohead", "no-logits", "export the decoder with its head"),
     ("og-llama-noembed", "no-embedding-stage", "export the decoder with its embedding"),
-    ("og-gemma2", "unsupported-package-class", "drop what leaves their window"),
     ("og-qwen2-paged", "unsupported-package-class", "PagedAttention"),
     ("mobius-bert-og", "no-logits", "(2, 320)"),
     ("mobius-vit-og", "no-embedding-stage", "export the decoder with its embedding"),

@@ -20,6 +20,7 @@ from genai_runtime.values import Array
 
 MAX_BYTES = 1 << 20
 _ASPECT = 200
+_SIZES = "ImageSizes"
 _FILTERS = {"NEAREST": "NEAREST", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC", "LANCZOS": "LANCZOS"}
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 Attributes = Mapping[str, Any]
@@ -48,7 +49,7 @@ class Processor:
             sizes.append((picture.shape[-2], picture.shape[-1]))
             hold_elements((sum(each.size for each in made),), "all pictures together")
         tensors = {"pixel_values": _stacked(made)}
-        if any(kind == "PixtralImageSizes" for kind, _ in self.operations):
+        if any(kind == _SIZES for kind, _ in self.operations):
             tensors["image_sizes"] = np.array(sizes, np.int64)
         return tensors
 
@@ -60,7 +61,7 @@ def read_processor(file: str | Path) -> Processor:
         if len(data) > MAX_BYTES:
             raise _bad(f"it has {len(data)} bytes")
         listed = json.loads(data)["processor"]["transforms"]
-        operations = tuple((str(each["operation"]["type"]), _attributes(each["operation"])) for each in listed)
+        operations = tuple((_kind(each["operation"]["type"]), _attributes(each["operation"])) for each in listed)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise _bad(f"{type(fault).__name__}: {fault}") from fault
     kinds = [kind for kind, _ in operations]
@@ -82,6 +83,11 @@ def _try(kind: str, attributes: Attributes) -> None:
         return  # of the picture, or of what decodes pictures: said when one comes
     except Exception as fault:  # attributes of another form than the operation takes
         raise _bad(f"{kind}: {type(fault).__name__}: {fault}") from fault
+
+
+def _kind(type: str) -> str:
+    """The operation; one of `...ImageSizes` hands the picture on and tells its size, whatever stands before that."""
+    return _SIZES if str(type).endswith(_SIZES) else str(type)
 
 
 def _attributes(operation: Mapping[str, Any]) -> Attributes:
@@ -155,11 +161,12 @@ def _rescaled(picture: Array, attributes: Attributes) -> Array:
 
 
 def _normalized(picture: Array, attributes: Attributes) -> Array:
-    turned = attributes.get("qwen2_5_vl", 0) or attributes.get("qwen3_vl", 0)
-    mean, std = (
-        np.array(attributes.get(key, usual), np.float32) for key, usual in (("mean", _CLIP_MEAN), ("std", _CLIP_STD))
-    )
-    return ((_swapped(picture, {}) if turned else picture) - mean) / std
+    """Raises ValueError for the flags that turn channels around, which no picture here has shown to be right."""
+    if others := sorted(set(attributes) - {"mean", "std"}):
+        raise ValueError(f"its attributes {', '.join(others)} are not offered here")
+    usual = (("mean", _CLIP_MEAN), ("std", _CLIP_STD))
+    mean, std = (np.array(attributes.get(key, value), np.float32) for key, value in usual)
+    return (picture - mean) / std
 
 
 def _cropped(picture: Array, attributes: Attributes) -> Array:
@@ -182,5 +189,5 @@ _OPERATIONS: Mapping[str, Callable[[Array, Attributes], Array]] = {
     "Normalize": _normalized,
     "CenterCrop": _cropped,
     "Permute3D": _permuted,
-    "PixtralImageSizes": lambda picture, attributes: picture,
+    _SIZES: lambda picture, attributes: picture,
 }
