@@ -44,7 +44,7 @@ def test_graphs_that_are_made_never_share_a_file() -> None:
     )
     plan: Any = SimpleNamespace(components=(SimpleNamespace(name="island_1", edit=linked),))
     package: Any = SimpleNamespace(graphs=graphs, root=Path())
-    found = graph_files(plan, package)
+    found = graph_files(plan, package, bundle=False)
     made = made_graphs(found)
     wanted = {"below": ["Abs"], "beside": ["Neg"], "again": ["Neg"], "upper": ["Exp"], "island": ["Relu"]}
     assert {name: operators(made[each.file]) for name, each in found.items()} == {**wanted, "island_1": ["Abs", "Neg"]}
