@@ -43,6 +43,7 @@ def test_every_fixture_is_run_here() -> None:
     flow = {"branch-joins", "nested-loops", "session-counter", "ragged-emit", "bounded-growing", "tiny-decoder"}
     elsewhere = {"tiny-held-state", "negatives"}  # tests/runtime/test_held.py, tests/images/test_package.py
     elsewhere |= {"tiny-encoder-v2", "tiny-media-v2"}  # tests/test_pipelines.py
+    elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
     assert {*flow, *DECODERS, *elsewhere} == set(CASES)
 
 
@@ -227,7 +228,7 @@ def test_the_prompts_cache_lives_no_longer_than_a_step(
     made: list[list[weakref.ref[Any]]] = []
     run_with_values = binding.run_with_values
 
-    def watched(session: Any) -> Any:
+    def watched(session: Any, origin: str = "") -> Any:
         run = run_with_values(session)
 
         def call(feed: Any, outputs: list[str], options: None) -> Any:

@@ -10,7 +10,7 @@ def failing_after(runs: int, failure: Callable[[], BaseException]) -> Callable[[
     """A stand-in of `binding.run_bound`: the first `runs` calls, of all sessions together, work; others fail."""
     real, left = binding.run_bound, [runs]
 
-    def make(session: Any) -> Callable[..., None]:
+    def make(session: Any, origin: str = "") -> Callable[..., None]:
         run = real(session)
 
         def limited(*given: Any) -> None:

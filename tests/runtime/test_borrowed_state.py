@@ -85,7 +85,7 @@ def test_what_is_lent_is_what_the_target_has_committed(tmp_path: Path, monkeypat
     model: Any = edited(tmp_path, document_of(tmp_path / "package"), width(3))
     real, seen = binding.run_with_values, list[tuple[int, int, int]]()
 
-    def watched(session: Any) -> Any:
+    def watched(session: Any, origin: str = "") -> Any:
         run = real(session)
 
         def call(feeds: dict[str, Any], outputs: list[str], options: None) -> Any:

@@ -105,7 +105,7 @@ def test_a_turn_that_fails_stores_nothing(case: str, tmp_path: Path, monkeypatch
     left = [1 << 30]
 
     def failing(real: Callable[[Any], Callable[..., Any]]) -> Callable[[Any], Callable[..., Any]]:
-        def opened(session: Any) -> Callable[..., Any]:
+        def opened(session: Any, origin: str = "") -> Callable[..., Any]:
             run_it = real(session)
 
             def limited(*given: Any) -> Any:

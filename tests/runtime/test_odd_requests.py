@@ -235,7 +235,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, thr
     inside, go_on = threading.Event(), threading.Event()
 
     def slow(real: Callable[[Any], Callable[..., Any]]) -> Callable[[Any], Callable[..., Any]]:
-        def opened(session: Any) -> Callable[..., Any]:
+        def opened(session: Any, origin: str = "") -> Callable[..., Any]:
             run = real(session)
 
             def held(*given: Any) -> Any:

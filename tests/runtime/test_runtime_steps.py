@@ -28,7 +28,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for name in ("run_bound", "run_with_values"):
         real = getattr(binding, name)
 
-        def counting(session: Any, real: Any = real) -> Any:
+        def counting(session: Any, origin: str = "", real: Any = real) -> Any:
             run = real(session)
 
             def call(*given: Any) -> Any:
@@ -70,8 +70,11 @@ def test_a_row_that_ends_early_counts_what_it_took(model: Models, case: str) -> 
 
 
 @pytest.mark.parametrize("case", ["tiny-decoder", "tiny-held-state"])
-def test_a_package_whose_policy_is_graphs_counts_none(model: Models, runs: list[int], case: str) -> None:
-    result = ask(model(case), 9)
+def test_a_package_whose_policy_is_graphs_counts_none(
+    compiled: Callable[[str], tuple[Path, Any]], runs: list[int], case: str
+) -> None:
+    with genai_runtime.load(compiled(case)[0], threads=1) as model:  # anew: sessions are watched from their opening on
+        result = ask(model, 9)
     assert len(runs) > 9, "it ran its graphs"
     assert result.runtime_steps == dict.fromkeys(CONTRACTS, 0)
 
