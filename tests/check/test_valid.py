@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from genai_compiler.check.tensors import GraphContract, mismatch
+from genai_compiler.read.document import TensorContract
 
 from tests.check.bases import broken, problems
 from tests.check.cases_steps import LOOP, STEP, P, S
@@ -124,3 +126,10 @@ def test_faults_of_many_parts_are_said_together_in_order() -> None:
         "axis-out-of-rank", "row-scope", "unknown-effect", "undeclared-output", "unknown-profile",
     }  # fmt: skip
     assert [each.path for each in said] == sorted(each.path for each in said)
+
+
+def test_a_graphs_type_has_no_spelling_and_a_documents_has() -> None:
+    value = TensorContract(dtype="fp8_e5m2", rank=1)
+    assert mismatch(value, GraphContract(dtype="float8_e5m2", rank=1)) == ""
+    assert "fp8_e5m2 where float8_e5m2" in mismatch(value, TensorContract(dtype="float8_e5m2", rank=1))
+    assert mismatch(value, GraphContract(dtype="float8_e4m3fn", rank=1)) != ""

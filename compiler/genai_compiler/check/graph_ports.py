@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from genai_compiler.check.tensors import UNDEFINED
+from genai_compiler.check.tensors import UNDEFINED, GraphContract
 from genai_compiler.check.walk import infers_ports
 from genai_compiler.read.document import Metadata, TensorContract, Workflow
 from genai_compiler.read.package import Graph, Package
@@ -39,7 +39,7 @@ def _contract(port: Port, optional: bool) -> TensorContract:
         return TensorContract(dtype=UNDEFINED, rank=0, optional=optional)
     named = ("batch" if axis == 0 else f"axis_{axis}" for axis in range(len(port.shape)))
     shape = tuple(dim if isinstance(dim, int) else name for dim, name in zip(port.shape, named, strict=True))
-    return TensorContract(dtype=port.dtype, rank=len(shape), shape=shape, optional=optional)
+    return GraphContract(dtype=port.dtype, rank=len(shape), shape=shape, optional=optional)
 
 
 def ports_of(graph: Graph, side: str) -> Mapping[str, Port]:

@@ -1,17 +1,23 @@
 """Questions about tensor contracts (standard, 2.1)."""
 
-from genai_compiler.plan.dtypes import INTEGERS, canonical
+from genai_compiler.plan.dtypes import INTEGERS, canonical, stored
 from genai_compiler.read.document import RequestAligned, RequestExpanded, Shared, TensorContract
 
 UNDEFINED = "undefined"
 """The dtype of a port whose graph leaves dtype or rank open: it fits everything."""
 
 
+class GraphContract(TensorContract):
+    """The contract of a port that a graph gives: it has types, and no spelling of them."""
+
+
 def mismatch(source: TensorContract, target: TensorContract, exempt: int | None = None) -> str:
     """Why a value of one contract can't feed another, in words; "" when it can. `exempt`: an axis free to differ."""
     if UNDEFINED in (source.dtype, target.dtype):
         return ""
-    if canonical(source.dtype) != canonical(target.dtype):
+    of_graph = isinstance(source, GraphContract) or isinstance(target, GraphContract)
+    spelled = stored if of_graph else canonical  # two documents' spellings of FP8 stay apart (standard, 1.4)
+    if spelled(source.dtype) != spelled(target.dtype):
         return f"{source.dtype} where {target.dtype} is wanted"
     if source.rank != target.rank:
         return f"rank {source.rank} where rank {target.rank} is wanted"
