@@ -69,10 +69,20 @@ def refuse_owned(data: Data, tensors: Mapping[str, Array]) -> None:
 
 
 def checked_overrides(data: Data, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Component overrides that name only replaceable components. Raises RequestError `bad-override`."""
-    known = data["overridable"]
+    """Component overrides that are legal, whether or not the call comes to them (standard 3.10, V338).
+
+    Raises RequestError `bad-override`.
+    """
+    known: dict[str, list[str]] = {each["component"]: each["replacements"] for each in data["overridable"]}
     unknown = sorted(set(overrides) - set(known))
     if unknown:
         what = f"the package lets no request replace {', '.join(unknown)}"
         raise RequestError("bad-override", what, help=f"replaceable: {', '.join(known) or 'nothing'}")
+    for target, other in overrides.items():
+        if other != target and other not in known[target]:
+            what = f"component '{other}' can't stand in for '{target}'"
+            legal = ", ".join(known[target]) or "none"
+            raise RequestError(
+                "bad-override", what, help=f"components with the same contract, roles and ports: {legal}"
+            )
     return overrides

@@ -67,7 +67,7 @@ _SHAPE: dict[str, Any] = {
     "state_groups": [dict],
     "owned_inputs": [str],
     "adapters": dict,
-    "overridable": [str],
+    "overridable": [{"component": str, "replacements": [str]}],
     "identity": str,
     "cache_dependencies": dict,
     "profiles": [_PROFILE],

@@ -246,6 +246,20 @@ def test_what_may_not_be_replaced_is_refused_though_nothing_invokes_it(made: Mad
     refused(subject, Request({"x": np.array([1])}, 1, overrides={"one": "two"}), "bad-override")
 
 
+def test_a_stand_in_of_another_contract_is_refused_before_anything_else_of_a_request(made: Made) -> None:
+    """V338: a legal target, an illegal stand-in, and a step over it that this request's inputs would not come to."""
+    components = {}
+    for name, id in (("one", "test.one"), ("two", "test.two")):
+        contract = {"id": id, "version": "1", "bindings": {"in": "x0", "out": "y0"}}
+        more = {"contract": contract, "application_overridable": name == "one"}
+        components[name] = made.onnx("identity", mat("int64", 1)) | more
+    inputs = {"x": application(of(mat("int64", 1)), "x")}
+    step = {"kind": "invoke", "component": "one", "inputs": {"x0": "x"}, "outputs": {"y0": "y"}}
+    subject = made.subject(inputs, {"out": mat("int64", 1)}, components, [step, emit("y", "out")])
+    refused(subject, Request({"x": np.array(["?"])}, 1, overrides={"one": "two"}), "bad-override")
+    assert subject.judge(Request({"x": np.array([[1]])}, 1, overrides={"one": "one"})) is not None
+
+
 def test_a_branch_output_over_a_branch_output_of_a_session_cell_is_its_final_value(made: Made) -> None:
     """3.5: a phi source that is the final reference of a session cell makes the phi its new final reference."""
     inputs = {"start": application(of(ONE), "start"), "which": application(of(FLAG), "which"), "t": TRUE, "n": TWO,

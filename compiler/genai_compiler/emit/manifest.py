@@ -57,7 +57,11 @@ def manifest(
         "speech": speech(package),
         "owned_inputs": _owned_inputs(plan, package),
         "adapters": lora_data(package),
-        "overridable": [each.name for each in plan.components if each.overridable],
+        "overridable": [
+            {"component": each.name, "replacements": [other.component for other in each.replacements]}
+            for each in plan.components
+            if each.overridable
+        ],
         "state_groups": [
             {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
             for each in plan.groups
