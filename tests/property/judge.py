@@ -144,10 +144,12 @@ def differences(wanted: Wanted, result: genai_runtime.Result, timed: frozenset[s
         match value:
             case Rows(items):
                 faults += _list(name, items, result.row_slots.get(name, []))
-            case Events(items):
+            case Events(items, latest):
                 faults += _list(name, items, result.events(name), name in timed)
-            case RowEvents(rows):
+                faults += _one(name, latest, result.aggregate.get(name), name in timed)
+            case RowEvents(rows, held):
                 faults += _rows(name, rows, result.row_events(name))
+                faults += _list(name, held, result.row_slots.get(name, []))
             case _:
                 faults += _one(name, value, result.aggregate.get(name), name in timed)
     return faults

@@ -49,9 +49,11 @@ def _content(value: Published, rows: tuple[int, int] | None, row: int) -> list[A
     match value:
         case Rows(items):
             return [items[row]] if row < len(items) and items[row] is not None else []  # type: ignore[list-item]
-        case RowEvents(lists):
-            return list(lists[row]) if row < len(lists) else []
-        case Events(items):
-            return [each if rows is None else _slice(each, rows, row) for each in items]
+        case RowEvents(lists, latest):
+            held = [each for each in latest[row : row + 1] if each is not None]
+            return [*held, *lists[row]] if row < len(lists) else []
+        case Events(items, latest):
+            held = [] if latest is None else [latest]
+            return [each if rows is None else _slice(each, rows, row) for each in (*held, *items)]
         case _:
             return [value if rows is None else _slice(value, rows, row)]

@@ -20,7 +20,7 @@ from tests.property.packages import Maker
 from tests.property.patterns import optional_port
 from tests.property.requests import Request
 from tests.property.scopes import Scope
-from tests.reference.values import Rows
+from tests.reference.values import RowEvents, Rows
 from tools.fixtures.document import (
     Document,
     application,
@@ -244,6 +244,20 @@ def test_what_may_not_be_replaced_is_refused_though_nothing_invokes_it(made: Mad
     components = {"one": made.onnx("identity", ONE), "two": made.onnx("identity", ONE)}
     subject = made.subject({"x": application(of(ONE), "x")}, {"out": ONE}, components, [emit("x", "out")])
     refused(subject, Request({"x": np.array([1])}, 1, overrides={"one": "two"}), "bad-override")
+
+
+def test_a_row_without_events_keeps_what_another_emit_gave_it(made: Made) -> None:
+    """3.6, 3.7: events of other rows take nothing from a row's slot; both routes hold the latest and the events."""
+    kind = row("int64")
+    inputs = {"x": application(of(kind), "x"), "when": application(of(LIVE), "w")}
+    steps = [emit("x", "out", "replace"), emit("x", "out", "event", when="when")]
+    subject = made.subject(inputs, {"out": kind}, {}, steps)
+    found = subject.judge(given(x=[6, 7], w=[False, True]))
+    assert found is not None
+    both = found.outputs["out"]
+    assert isinstance(both, RowEvents)
+    assert [None if each is None else each.tolist() for each in both.latest] == [[6], [7]]
+    assert [[each.tolist() for each in events] for events in both.items] == [[], [[7]]]
 
 
 def test_a_stand_in_of_another_contract_is_refused_before_anything_else_of_a_request(made: Made) -> None:

@@ -105,15 +105,16 @@ class Publisher:
         for name, slot in self.whole.items():
             if slot.latest is not None:
                 self.scope.check(name, slot.latest, self.declared[name]["contract"])
-                published[name] = Events(tuple(slot.events)) if slot.events else slot.latest
+                published[name] = Events(tuple(slot.events), slot.latest) if slot.events else slot.latest
         for name, slots in self.rows.items():
             for slot in slots:
                 if slot.latest is not None:
                     self._row_scope(name).check(name, slot.latest, self.declared[name]["contract"])
+            latest = tuple(slot.latest for slot in slots)
             if any(slot.events for slot in slots):
-                published[name] = RowEvents(tuple(tuple(slot.events) for slot in slots))
+                published[name] = RowEvents(tuple(tuple(slot.events) for slot in slots), latest)
             else:
-                published[name] = Rows(tuple(slot.latest for slot in slots))
+                published[name] = Rows(latest)
         return published
 
 

@@ -28,16 +28,18 @@ class Rows:
 
 @dataclass(frozen=True)
 class Events:
-    """An output published as events, in order of emission."""
+    """An output published as events, in order of emission. latest: what it held at the end, an event or not."""
 
     items: tuple[Array, ...]
+    latest: Array | None = None
 
 
 @dataclass(frozen=True)
 class RowEvents:
-    """A row-wise output published as events: the events of each row, in order."""
+    """A row-wise output published as events: the events of each row, in order, and what each row held at the end."""
 
     items: tuple[tuple[Array, ...], ...]
+    latest: tuple[Array | None, ...] = ()
 
 
 Published: TypeAlias = Array | Rows | Events | RowEvents
