@@ -242,7 +242,8 @@ def test_an_old_folder_survives_a_failing_exchange(
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
 from genai_compiler.emit import folder
 def slow(*_):
     print("writing", flush=True)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 Message = Mapping[str, Any]
 
 
+_NO_TOKENS = "give at least one token a row; genai-run takes --prompt, --chat, --tokens or standard input"
+
+
 class Model(Speaking):
     """A compiled package, ready to run. Use it in a `with` block, or leave it to the garbage collector.
 
@@ -307,7 +310,7 @@ class Model(Speaking):
             for each in given
         ]
         if not prompts or any(not each for each in prompts):
-            raise RequestError("empty-prompt", "a prompt has no tokens", help="give at least one token a row")
+            raise RequestError("empty-prompt", "a prompt has no tokens", help=_NO_TOKENS)
         size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
         end = size or 1 << 31
         wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genai_runtime.pooling import pool
-from genai_runtime.problem import ExecutionError, GenaiError
+from genai_runtime.problem import ExecutionError, GenaiError, RequestError
 from genai_runtime.sequence_text import Vocabulary, decode
 from genai_runtime.values import Array
 
@@ -128,6 +128,14 @@ def _joined(parts: Sequence[Array], axis: int) -> Array:
 def profiles_of(stated: Sequence[Mapping[str, Any]], open_tokenizer: "Callable[[], Tokenizer]") -> dict[str, Profile]:
     """The profiles of a manifest, by name."""
     return {str(each["name"]): _profile(each, open_tokenizer) for each in stated}
+
+
+def profile_named(profiles: Mapping[str, Profile], name: str) -> Profile:
+    """One of a package's profiles. Raises RequestError `no-profile`."""
+    if name not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        raise RequestError("no-profile", f"the package has no profile '{name}'", help=f"its profiles: {known}")
+    return profiles[name]
 
 
 def _profile(each: Mapping[str, Any], open_tokenizer: "Callable[[], Tokenizer]") -> Profile:

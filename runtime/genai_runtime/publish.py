@@ -12,6 +12,7 @@ from genai_runtime.media import Audio, Media, encode, pick
 from genai_runtime.pictures import as_pictures
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.profiles import profile_named
 from genai_runtime.request import Audience, Event
 from genai_runtime.runtime_steps import executed
 from genai_runtime.values import Array, Value, to_array
@@ -271,10 +272,7 @@ class Result:
 
         Raises RequestError `no-profile`, ExecutionError `profile-output`, `profile-lengths` (see profiles.Profile.of).
         """
-        if name not in self.profiles:
-            known = ", ".join(sorted(self.profiles)) or "none"
-            raise RequestError("no-profile", f"the package has no profile '{name}'", help=f"its profiles: {known}")
-        return self.profiles[name].of(self)
+        return profile_named(self.profiles, name).of(self)
 
     def __getitem__(self, output: str) -> Array:
         """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from genai_runtime.problem import RequestError
+from genai_runtime.profiles import profile_named
 from genai_runtime.values import NUMPY, Array
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _FORM = "--input wants NAME=FILE.npy or NAME=JSON"
 
 def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | None) -> None:
     """Run and print. ids: the prompt's tokens, None without one. Raises RequestError, ExecutionError."""
+    profile_named(model.profiles, arguments.task)  # said before anything runs
     declared = model.describe()["inputs"]
     inputs = dict(_input(each, declared) for each in arguments.input)
     if ids is not None:

@@ -18,7 +18,7 @@ def not_a_package(root: Path) -> Problem | None:
     if found := list(_packages(root)):
         listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
         what = f"'{name}' declares nothing itself; packages lie below it: {listed}"
-        return Problem("no-package", where, "", what, f"name one of them, for example {name}/{found[0]}")
+        return Problem("no-package", where, "", what, f"name one of them, for example {(root / found[0]).as_posix()}")
     if (root / COMPONENTS).is_file():
         what = f"'{name}' is a package of component variants ({COMPONENTS} in the place of metadata), which is not read"
         help = f"compile the folder of one variant, with a {CONFIG_NAME}"
