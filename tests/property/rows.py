@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.property.kinds import Kind
 from tests.property.packages import Package
 from tests.property.requests import Request
 from tests.reference.interpreter import Result
@@ -12,13 +13,24 @@ from tests.reference.values import Array, Events, Published, RowEvents, Rows
 
 def solo(package: Package, request: Request, row: int) -> Request:
     """The request of one row of a batch."""
+    kinds = _kinds(package, request)
+    given = {
+        name: array if (rows := kinds[name].rows) is None else _slice(array, rows, row)
+        for name, array in request.inputs.items()
+    }
+    return Request(given, 1, request.stop_on_eos, overrides=request.overrides)
+
+
+def rows_given(package: Package, request: Request) -> int:
+    """How many rows the request has: none where every input with rows is left out, and defaults settle their number."""
+    return request.rows if any(kind.rows for kind in _kinds(package, request).values()) else 0
+
+
+def _kinds(package: Package, request: Request) -> dict[str, Kind]:
+    """The kind of each value given, under its own name or the application's."""
     aliases = {spec["source"]["name"]: name for name, spec in package.workflow["inputs"].items()
                if spec["source"]["kind"] == "application"}  # fmt: skip
-    given = {}
-    for name, array in request.inputs.items():
-        rows = package.inputs[name if name in package.inputs else aliases[name]].rows
-        given[name] = array if rows is None else _slice(array, rows, row)
-    return Request(given, 1, request.stop_on_eos, overrides=request.overrides)
+    return {name: package.inputs[name if name in package.inputs else aliases[name]] for name in request.inputs}
 
 
 def _slice(array: Array, rows: tuple[int, int], row: int) -> Array:

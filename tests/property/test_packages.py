@@ -17,7 +17,7 @@ from tests.property.judge import Bench, Subject
 from tests.property.packages import Maker, Package
 from tests.property.regions import make_package
 from tests.property.requests import odd_request, valid_request
-from tests.property.rows import row_differences, solo
+from tests.property.rows import row_differences, rows_given, solo
 
 DICE = st.randoms(use_true_random=False)
 SMOKE = settings(max_examples=40, derandomize=True, database=None, deadline=None,
@@ -100,7 +100,7 @@ def check_rows(bench: tuple[Bench, Library], dice: random.Random) -> None:
     for _ in range(2):
         request = valid_request(package, throws)
         batch = subject.judge(request, exact=False)
-        for row in range(request.rows if batch is not None else 0):
+        for row in range(rows_given(package, request) if batch is not None else 0):
             alone = subject.judge(solo(package, request, row))
             assert batch is not None
             assert alone is not None, f"row {row} alone is refused\n{request}"
