@@ -44,7 +44,7 @@ fuzz: $(VENV)/dev.stamp ## damage packages for ten minutes (ARGS="--seconds 60 -
 	$(BIN)/python -m tests.property.fuzz $(ARGS)
 
 test-long: $(VENV)/dev.stamp ## property tests and fuzzing with thousands of examples (a quarter of an hour)
-	$(BIN)/python -m pytest -m long $(ARGS)
+	$(BIN)/python -m pytest -m long --hypothesis-profile random $(ARGS)
 
 lint: $(VENV)/dev.stamp ## ruff: rules and format
 	$(BIN)/ruff check .

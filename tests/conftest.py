@@ -8,12 +8,17 @@ import genai_runtime
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.driver import STAGES
+from hypothesis import settings
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 from syrupy.types import SnapshotIndex
 
 from tests.data import ROOT
+
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.register_profile("random", database=None)
+settings.load_profile("repeatable")  # the same examples in every run; `make test-long` takes others each time
 
 FIXTURES, GOLDEN = ROOT / "fixtures", ROOT / "golden"
 CASES = sorted(each.name for each in FIXTURES.iterdir() if each.is_dir())

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from genai_compiler.problem import CompileError
+from genai_compiler.read.model import GROUPED_ROUTER_FIELDS
 from genai_compiler.read.places import Places
 from genai_compiler.read.validate import parse_hints, parse_metadata
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -65,6 +66,7 @@ def as_published(data: Any, kind: str) -> Any:
     - It predates the role `eos_token_ids` and `session.continuation` (sections 2.2 and 2.6).
     - It takes a null `model.io` beside a pipeline for ports; section 1.2 speaks of a non-null one. Its rule for the
       pair holds of a null `model` or `pipeline` too, since `required` is true of what is no object; null is absent.
+    - Its router of grouped_top_k holds with null group fields, again by `required`.
     - Its selector is any non-empty object; one without any known property selects nothing (section 9).
     """
     data = copy.deepcopy(data)
@@ -75,6 +77,11 @@ def as_published(data: Any, kind: str) -> Any:
             each["session"].pop("continuation", None)
     if kind == "metadata" and isinstance(data, dict):
         model = data.get("model")
+        for each in parts(data):
+            if each.get("selection_method") == "grouped_top_k":
+                for name in GROUPED_ROUTER_FIELDS:
+                    if each.get(name, 0) is None:
+                        del each[name]
         if isinstance(model, dict) and model.get("io", 0) is None:
             del model["io"]
         for name in ("model", "pipeline"):
@@ -136,11 +143,10 @@ def test_many_agree(kind: str, side: str, wrong: int) -> None:
 
 
 PLACES = st.lists(st.integers(0, 10_000), min_size=1, max_size=3)
+WAYS = st.sampled_from(["take", "null", "text", "number", "again"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=LARGE)
-@given(PLACES, st.sampled_from(["take", "null", "text", "number", "again"]))
-def test_one_leaf_of_the_full_document_changed(places: list[int], way: str) -> None:
+def change_leaves(places: list[int], way: str) -> None:
     """The document with every part of the format, a leaf or two taken out or replaced."""
     from tests.read.documents import full
 
@@ -153,3 +159,17 @@ def test_one_leaf_of_the_full_document_changed(places: list[int], way: str) -> N
         else:
             holder[key] = {"null": None, "text": "x", "number": 1, "again": [holder[key]]}[way]
     agree(data, "metadata")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=LARGE)
+@given(PLACES, WAYS)
+@example([1129], "null")  # group_count of a router that needs it
+def test_leaves_of_the_full_document_changed(places: list[int], way: str) -> None:
+    change_leaves(places, way)
+
+
+@pytest.mark.long
+@settings(max_examples=3000, deadline=None, suppress_health_check=LARGE)
+@given(PLACES, WAYS)
+def test_many_leaves_of_the_full_document_changed(places: list[int], way: str) -> None:
+    change_leaves(places, way)

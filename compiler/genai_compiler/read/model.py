@@ -57,7 +57,8 @@ def _grouped_needs_groups(schema: dict[str, Any]) -> None:
         "properties": {"selection_method": {"const": "grouped_top_k"}},
         "required": ["selection_method"],
     }
-    schema["allOf"] = [{"if": grouped, "then": {"required": list(GROUPED_ROUTER_FIELDS)}}]
+    given: dict[str, Any] = {name: {"not": {"type": "null"}} for name in GROUPED_ROUTER_FIELDS}  # null is absent
+    schema["allOf"] = [{"if": grouped, "then": {"properties": given, "required": list(given)}}]
 
 
 class Router(Open):
