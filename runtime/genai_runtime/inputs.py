@@ -58,7 +58,7 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
     _refuse_unknown(inputs, request.tensors)
     symbols: dict[str, int] = {}
     fallbacks = _fallbacks(inputs, request)
-    given = select_rows(inputs, {each.name: _given(each, request, fallbacks) for each in inputs}, request)
+    given = select_rows(inputs, {each.name: _given(each, request) for each in inputs}, request)
     arrays: dict[str, Array] = {}
     for each in sorted(inputs, key=lambda item: item.name):
         array = given[each.name]
@@ -66,7 +66,8 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
             arrays[each.name] = _checked(each, array, symbols)
     for each in sorted(inputs, key=lambda item: item.name):
         if given[each.name] is None:
-            array = identity(inputs, arrays) if each.role == ROW_SELECTION else _literal(each, symbols)
+            selects = each.role == ROW_SELECTION
+            array = identity(inputs, arrays) if selects else _left_out(each, request, fallbacks, symbols)
             if array is not None:
                 arrays[each.name] = _checked(each, array, symbols)
             elif each.required:
@@ -93,16 +94,34 @@ def _fallbacks(inputs: Sequence[Input], request: Request) -> Mapping[str, int | 
     return role_fallbacks(request.sampling[0], stated)
 
 
-def _given(spec: Input, request: Request, fallbacks: Mapping[str, int | float]) -> Array | None:
+def _given(spec: Input, request: Request) -> Array | None:
+    """The caller's tensor. A scalar of the request is none: it takes the shape that the tensors leave it."""
     if spec.name in request.tensors:
         return request.tensors[spec.name]
     if spec.application and spec.application in request.tensors:
         return request.tensors[spec.application]
-    if spec.source == "request" and spec.role in request.roles:
-        return _role_value(spec, request.roles[spec.role])
-    if spec.source == "request" and spec.default is None and spec.role in fallbacks:
-        return _role_value(spec, fallbacks[spec.role])
-    return None
+    value = request.roles.get(spec.role) if spec.source == "request" else None
+    return None if value is None or np.ndim(value) == 0 else _role_value(spec, value)
+
+
+def _left_out(
+    spec: Input, request: Request, fallbacks: Mapping[str, int | float], symbols: Mapping[str, int]
+) -> Array | None:
+    """A scalar of the request, else the document's literal, else what the runtime has for the role (standard, 3.1).
+
+    A scalar fills a vector as long as the rows that are bound; one element where nothing else says how long it is.
+    """
+    asked = spec.source == "request"
+    value = request.roles.get(spec.role) if asked else None
+    if value is None and spec.default is not None:
+        return _literal(spec, symbols)
+    value = fallbacks.get(spec.role) if value is None and asked else value
+    if value is None:
+        return None
+    array = _role_value(spec, value)
+    if spec.dims and not isinstance(spec.dims[0], int):
+        return np.broadcast_to(array, (_literal_extent(spec, 0, symbols),))
+    return array
 
 
 def _role_value(spec: Input, value: Array | int | float) -> Array:
@@ -165,9 +184,8 @@ def unify(
             )
 
 
-def _literal(spec: Input, symbols: dict[str, int]) -> Array | None:
-    if spec.default is None:
-        return None
+def _literal(spec: Input, symbols: Mapping[str, int]) -> Array:
+    assert spec.default is not None
     shape = [_literal_extent(spec, axis, symbols) for axis in range(len(spec.dims))]
     if not isinstance(spec.default, tuple):
         return np.full(shape, _literal_elements(spec))

@@ -114,7 +114,14 @@ def encode(numbers: object, dtype: str) -> Array:
         return to_bfloat16(np.asarray(numbers, dtype=np.float32))
     if dtype in ONNX_TYPE:
         raise TypeError(f"numbers can't be turned into {dtype} here; give the bits, as a uint8 tensor")
-    return np.asarray(numbers, dtype=NUMPY[dtype])
+    array = np.asarray(numbers)
+    if array.dtype.kind != "f":
+        return np.asarray(numbers, dtype=NUMPY[dtype])
+    with np.errstate(invalid="ignore", over="ignore"):
+        made = array.astype(NUMPY[dtype])
+    if made.dtype.kind != "f" and not np.array_equal(made, array):
+        raise ValueError("no whole number that it can hold")
+    return made
 
 
 def to_bfloat16(array: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:

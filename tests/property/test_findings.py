@@ -14,7 +14,7 @@ from genai_runtime.adapters.grammar_guidance import grammar_guidance
 from tests.property.capabilities import derived
 from tests.property.components import BY_NAME, Library
 from tests.property.judge import Bench, Subject
-from tests.property.kinds import Kind, mat, one, row, scalar
+from tests.property.kinds import FREE, Kind, mat, one, row, scalar
 from tests.property.kinds import contract as of
 from tests.property.packages import Maker
 from tests.property.patterns import optional_port
@@ -342,3 +342,29 @@ def test_a_list_gives_the_extent_of_a_growing_axis(made: Made) -> None:
     found = subject.judge(given())
     assert found is not None
     assert np.asarray(found.outputs["out"]).tolist() == [[1, 2, 3]]
+
+
+def scalars(made: Made, temperature: Document, seed: Document) -> Subject:
+    inputs = {
+        "x": application(of(ROW), "x"),
+        "t": request(temperature, "sampling_temperature"),
+        "s": request(seed, "seed"),
+    }
+    outputs = {"out": ROW, "t_out": row("float32"), "s_out": Kind("int64", (FREE,))}
+    return made.subject(inputs, outputs, {}, [emit("x", "out"), emit("t", "t_out"), emit("s", "s_out")])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_request_scalar_that_is_left_out_fits_a_vector(made: Made, rows: int) -> None:
+    """3.1: rank 1 is one element, and over a bound batch it may be repeated. It bound `batch` to 1 instead, and the
+    interpreter asked a vector without a shape for the shape of a literal."""
+    subject = scalars(made, of(row("float32")), {"dtype": "int64", "rank": 1})
+    found = subject.judge(given(x=[7] * rows))
+    assert found is not None
+    assert np.asarray(found.outputs["t_out"]).tolist() == [0.0] * rows
+    assert np.asarray(found.outputs["s_out"]).tolist() == [0]
+
+
+def test_a_request_scalar_is_no_matrix_and_no_longer_vector(made: Made) -> None:
+    """3.1: higher rank is an error; a stated extent is one that a scalar has to have."""
+    refused(scalars(made, of(row("float32")), {"dtype": "int64", "rank": 1, "shape": [2]}), given(x=[7]), "wrong-shape")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tests.reference.values import Array, Document, ReferenceError, Scope, literal
+from tests.reference.values import Array, Document, ReferenceError, Scope, literal, request_scalar
 
 # What a runtime supplies for a request field that neither the caller nor the document gives (1.8, 3.1).
 # A request that asks for nothing is greedy, and a greedy one "forces temperature 0, top_k 1, top_p 1, min_p 0" (3.1).
@@ -31,9 +31,8 @@ def bind_inputs(workflow: Document, given: Mapping[str, Array], scope: Scope) ->
             scope.check(name, value, declared[name]["contract"])
             env[name] = value
     for name in sorted(declared):
-        default = _default(declared[name])
-        if name not in env and default is not None:
-            value = literal(name, default, declared[name]["contract"], scope)
+        value = _default(name, declared[name], scope) if name not in env else None
+        if value is not None:
             scope.check(name, value, declared[name]["contract"])
             env[name] = value
     for name in sorted(declared):
@@ -58,14 +57,14 @@ def _caller_value(name: str, spec: Document, given: Mapping[str, Array]) -> Arra
     return None
 
 
-def _default(spec: Document) -> object:
+def _default(name: str, spec: Document, scope: Scope) -> Array | None:
+    """What an input takes that nobody gave: its literal (3.2), else the runtime's own scalar for its role (3.1)."""
     if spec["source"]["kind"] == "artifact":
         raise ReferenceError("artifact", "an artifact source is no tensor")
     if spec.get("default") is not None:
-        return spec["default"]
-    if spec["source"]["kind"] == "request":
-        return FALLBACKS.get(spec["role"].get("role", ""))
-    return None
+        return literal(name, spec["default"], spec["contract"], scope)
+    role = spec["role"].get("role", "") if spec["source"]["kind"] == "request" else ""
+    return request_scalar(name, FALLBACKS[role], spec["contract"], scope) if role in FALLBACKS else None
 
 
 def _note_presence(name: str, spec: Document, env: dict[str, Array]) -> None:

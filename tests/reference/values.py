@@ -175,6 +175,20 @@ def literal(name: str, default: object, contract: Mapping[str, Any], scope: Scop
     return np.array(elements, dtype).reshape(shape)
 
 
+def request_scalar(name: str, value: float, contract: Mapping[str, Any], scope: Scope) -> Array:
+    """A scalar that a request has without anybody giving it: `[]` or `[1]` by rank, no higher one (standard 3.1).
+
+    It fills a vector of a bound symbol, which the standard calls a harmless extension. Raises kind rank or literal.
+    """
+    dtype, rank = numpy_dtype(contract["dtype"]), contract["rank"]
+    if rank > 1:
+        raise ReferenceError("rank", f"a scalar can't be {name!r} of rank {rank}")
+    if dtype.kind == "b" or (dtype.kind in "iu" and value != int(value)):
+        raise ReferenceError("literal", f"{value} for {name!r} is no {contract['dtype']}")
+    symbolic = rank == 1 and contract.get("shape") and isinstance(contract["shape"][0], str)
+    return np.full(literal_shape(contract, None, scope) if symbolic else (1,) * rank, value, dtype)
+
+
 def whole_number(name: str, value: Array) -> int:
     """A scalar control as a non-negative integer; exactly one element. Raises kind control."""
     if value.dtype.kind not in "iu" or value.size != 1:
