@@ -200,6 +200,9 @@ def _print_problems(problems: "Sequence[Problem]", form: str) -> None:
     for each in missing:
         print(each, file=sys.stderr)
     if errors(problems):
+        bare = [each.code for each in errors(problems) if not each.help]
+        if bare:
+            print(f"genai-compile --explain {bare[0]} says what it means", file=sys.stderr)
         print(f"{_counted(len(errors(faults)), len(missing))}; nothing was written", file=sys.stderr)
 
 

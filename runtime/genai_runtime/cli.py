@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except GenaiError as refused:
-        print(f"genai-run: {refused}", file=sys.stderr)
+        _say_refused(refused)
         return EXIT_INPUT if isinstance(refused, LoadError | ValueError) else EXIT_FAULT
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
@@ -51,6 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence()
         print(f"genai-run: can't read or write: {failure}", file=sys.stderr)
         return EXIT_INPUT
+
+
+def _say_refused(refused: GenaiError) -> None:
+    more = "" if refused.help else f"\n  help: genai-compile --explain {refused.code} says what it means"
+    print(f"genai-run: {refused}{more}", file=sys.stderr)
 
 
 def _silence() -> None:
@@ -185,6 +190,8 @@ def _show(generation: "Generation", arguments: argparse.Namespace) -> str:
         for piece in generation:
             print(piece, end="", flush=True)
         print()
+    if generation.finish_reason == "context":
+        print(f"the context is full after {generation.stats.new_tokens} new tokens", file=sys.stderr)
     if arguments.stats:
         for line in _stat_lines(generation):
             print(line, file=sys.stderr)
@@ -240,4 +247,4 @@ def _conversation(model: "Model", arguments: argparse.Namespace) -> int:
             said.append(_show(model.chat(_messages(arguments, said), **_options(arguments)), arguments))
         except GenaiError as refused:
             said.pop()
-            print(f"genai-run: {refused}", file=sys.stderr)
+            _say_refused(refused)

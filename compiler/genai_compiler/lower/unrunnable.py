@@ -55,9 +55,9 @@ def check_graph(model: ModelProto, artifact: str, has_state: bool, mask: str = "
 
 
 def missing_files(root: Path) -> tuple[Problem, ...]:
-    """Everything that a folder without genai_config.json lacks at once, and what its graph alone would tell."""
-    what = f"there is no {CONFIG_NAME} in the package"
-    help = "write it with the exporter that made the graph" + _derivable(root)
+    """Everything that a folder that declares nothing lacks at once, and what its graph alone would tell."""
+    what = f"there is no {CONFIG_NAME} in the package, nor the model's own config.json"
+    help = "copy config.json from the model, or write one of the two with the exporter" + _derivable(root)
     found = [Problem("missing-file", Place(CONFIG_NAME), "", what, help)]
     for name, use in (
         ("tokenizer.json", "text can't be read or written"),
