@@ -1,6 +1,6 @@
 """Binding a request to the workflow's inputs: caller values, role values, literals, symbols (standard, 3.1 and 3.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import cast
 
@@ -64,14 +64,13 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
         array = given[each.name]
         if array is not None:
             arrays[each.name] = _checked(each, array, symbols)
+    _refuse_missing(inputs, given, {*request.roles, *fallbacks})
     for each in sorted(inputs, key=lambda item: item.name):
         if given[each.name] is None:
             selects = each.role == ROW_SELECTION
             array = identity(inputs, arrays) if selects else _left_out(each, request, fallbacks, symbols)
             if array is not None:
                 arrays[each.name] = _checked(each, array, symbols)
-            elif each.required:
-                raise RequestError("missing-input", f"input '{each.name}' is required and was not given")
     values = {each.name: to_value(arrays[each.name], each.dtype) for each in inputs if each.name in arrays}
     for each in inputs:
         if each.present_as:
@@ -85,6 +84,14 @@ def _refuse_unknown(inputs: Sequence[Input], tensors: Mapping[str, Array]) -> No
     if unknown:
         names = ", ".join(repr(each) for each in unknown)
         raise RequestError("unknown-input", f"the package declares no input {names}", help=f"inputs: {sorted(known)}")
+
+
+def _refuse_missing(inputs: Sequence[Input], given: Mapping[str, Array | None], roles: Set[str]) -> None:
+    """Before a literal gets its shape (standard, 3.1 and 3.2). roles: those that have a value without an input."""
+    for each in sorted(inputs, key=lambda item: item.name):
+        answered = each.source == "request" and each.role in {*roles, ROW_SELECTION}
+        if each.required and given[each.name] is None and each.default is None and not answered:
+            raise RequestError("missing-input", f"input '{each.name}' is required and was not given")
 
 
 def _fallbacks(inputs: Sequence[Input], request: Request) -> Mapping[str, int | float]:

@@ -368,3 +368,15 @@ def test_a_request_scalar_that_is_left_out_fits_a_vector(made: Made, rows: int) 
 def test_a_request_scalar_is_no_matrix_and_no_longer_vector(made: Made) -> None:
     """3.1: higher rank is an error; a stated extent is one that a scalar has to have."""
     refused(scalars(made, of(row("float32")), {"dtype": "int64", "rank": 1, "shape": [2]}), given(x=[7]), "wrong-shape")
+
+
+def test_a_missing_input_is_said_before_a_literal_that_does_not_fit(made: Made) -> None:
+    """3.1 comes before 3.2. The executor went through both by name, the interpreter looked at literals first."""
+    pair = {"dtype": "int64", "rank": 2, "shape": ["batch", 1]}
+    for names in (("a", "b"), ("b", "a")):
+        needed, fixed = names
+        inputs = {"x": application(of(ROW), "x"), needed: application(of(ROW), needed), fixed: literal(pair, [1, 2])}
+        inputs[fixed]["contract"]["shape"] = ["one", "one"]
+        subject = made.subject(inputs, {"out": ROW}, {}, [emit("x", "out")])
+        refused(subject, given(x=[7]), "missing-input")
+        refused(subject, given(**{"x": [7], needed: [7]}), "literal-length")

@@ -31,12 +31,15 @@ def bind_inputs(workflow: Document, given: Mapping[str, Array], scope: Scope) ->
             scope.check(name, value, declared[name]["contract"])
             env[name] = value
     for name in sorted(declared):
+        _refuse_missing(name, declared[name], env)
+    for name in sorted(declared):
         value = _default(name, declared[name], scope) if name not in env else None
         if value is not None:
             scope.check(name, value, declared[name]["contract"])
             env[name] = value
     for name in sorted(declared):
-        _note_presence(name, declared[name], env)
+        if declared[name].get("present_as"):
+            env[declared[name]["present_as"]] = np.array(name in env)
     return env
 
 
@@ -67,8 +70,9 @@ def _default(name: str, spec: Document, scope: Scope) -> Array | None:
     return request_scalar(name, FALLBACKS[role], spec["contract"], scope) if role in FALLBACKS else None
 
 
-def _note_presence(name: str, spec: Document, env: dict[str, Array]) -> None:
-    if spec.get("present_as"):
-        env[spec["present_as"]] = np.array(name in env)
-    if name not in env and spec.get("required", True):
+def _refuse_missing(name: str, spec: Document, env: dict[str, Array]) -> None:
+    kind = spec["source"]["kind"]
+    role = spec["role"].get("role", "") if kind == "request" else ""
+    made = spec.get("default") is not None or role in FALLBACKS or kind == "artifact"
+    if name not in env and spec.get("required", True) and not made:
         raise ReferenceError("missing_input", f"required input {name!r} was not supplied")
