@@ -20,10 +20,18 @@ from tests.reference.values import Array
 from tests.test_equivalence import DECODERS, PROMPTS
 
 OPTIONAL = tuple(each.__name__ for each in PASSES if each.__name__ not in NEEDED)
-FORMS = {"islands": ("fuse_islands",), "extents": ("prove_extents",), "held": ("hold_state",), "all": OPTIONAL}
+FORMS = {
+    "islands": ("fuse_islands",),
+    "extents": ("prove_extents",),
+    "held": ("hold_state",),
+    "readers": ("link_readers",),
+    "all": OPTIONAL,
+}
 """What is left out. `all` is the plainest program: what the document says, step by step."""
 TIMED = {"policy-telemetry-adapter": {"elapsed_ms"}}
 """Outputs that a clock decides."""
+RUNS = {".py", ".onnx"}
+"""Files of a compiled folder that run."""
 Bytes = tuple[str, tuple[int, ...], bytes]
 
 
@@ -71,11 +79,14 @@ def test_what_is_left_out_changes_no_bit(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", OPTIONAL)
 def test_each_can_be_seen_at_work(left: str, tmp_path: Path) -> None:
-    """So that something is compared here: some fixture's program changes with each that can be left out."""
-    case = {"speculate": "tiny-block-drafts", "hold_state": "tiny-held-state",
-            "select_last": "tiny-gqa-v1", "place_state": "tiny-gqa-v1"}.get(left, "tiny-decoder")  # fmt: skip
-    whole = compile_package(FIXTURES / case, tmp_path / "whole").executor
-    assert compile_package(FIXTURES / case, tmp_path / "part", Options(without=(left,))).executor != whole
+    """So that something is compared here: some fixture's program or graphs change with each that can be left out."""
+    case = {"speculate": "tiny-block-drafts", "select_last": "tiny-gqa-v1", "place_state": "tiny-gqa-v1",
+            **dict.fromkeys(("hold_state", "link_readers", "hoist_selection"), "tiny-held-state")}  # fmt: skip
+    made: list[dict[str, bytes]] = []
+    for out, without in (("whole", ()), ("part", (left,))):
+        compile_package(FIXTURES / case.get(left, "tiny-decoder"), tmp_path / out, Options(without=without))
+        made.append({each.name: each.read_bytes() for each in (tmp_path / out).rglob("*.*") if each.suffix in RUNS})
+    assert made[0] != made[1]
 
 
 # ---- rows of a batch -------------------------------------------------------------------------------------------------

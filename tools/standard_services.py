@@ -255,7 +255,7 @@ SERVICES: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             "islands and capture (13.1, 13.2)",
-            planned="passes.fuse_islands passes.prove_extents",
+            planned="passes.fuse_islands passes.link_readers passes.prove_extents",
             run="emit.linked_graph",
             tests="tests/passes/test_passes.py tests/test_without.py",
             remark="no run is captured, because shapes change from run to run",

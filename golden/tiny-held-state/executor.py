@@ -22,7 +22,6 @@ from genai_runtime.abi import (
     bind_inputs,
     enter,
     growing,
-    invariant,
     iteration_limit,
     iteration_value,
     keep_rows,
@@ -121,7 +120,7 @@ ATTENTION_MASK_CELL = Cell("attention_mask", "int64", ("batch", None), row_axis=
 POSITION_IDS_CELL = Cell("position_ids", "int64", ("batch", 1), row_axis=0)
 DECODER_CACHE = HeldSpec(
     name="decoder_cache",
-    component="model",
+    component="model_linked",
     cells=(CACHE_0_KEY_CELL, CACHE_0_VALUE_CELL, CACHE_1_KEY_CELL, CACHE_1_VALUE_CELL),
     pairs=(
         ("past_key_values.0.key", "present.0.key"),
@@ -131,8 +130,8 @@ DECODER_CACHE = HeldSpec(
     ),
     axis=2,
     lengths=(("width", 1), ("valid", 1), ("new", 0)),
-    inputs=("input_ids", "attention_mask"),
-    outputs=("logits",),
+    inputs=("input_ids", "attention_mask", "last_token_logits.lengths"),
+    outputs=("last_token_logits.last_logits",),
     origin="pipeline.workflow.steps[0].steps[10]",
 )
 
@@ -157,14 +156,9 @@ class Executor:
                 "prompt.present.0.value",
                 "prompt.present.1.key",
                 "prompt.present.1.value",
+                "prompt.last_logits",
             ),
             "pipeline.workflow.steps[0].setup[0]",
-        )
-        self.last_token_logits = sessions.runner(
-            "last_token_logits",
-            ("logits", "lengths"),
-            ("last_logits",),
-            "pipeline.workflow.steps[0].setup[3]",
         )
         self.island_1 = sessions.runner(
             "island_1",
@@ -268,12 +262,6 @@ class Executor:
             "pipeline.workflow.steps[0].steps[9]",
             lazy=True,
         )
-        self.last_token_logits_2 = sessions.runner(
-            "last_token_logits",
-            ("logits", "lengths"),
-            ("last_logits",),
-            "pipeline.workflow.steps[0].steps[11]",
-        )
         self.decoder_cache = Holder(sessions, DECODER_CACHE)
 
     def run(self, request: Request) -> Generator[Event, None, Result]:
@@ -281,7 +269,6 @@ class Executor:
         inputs = bind_inputs(INPUTS, request)
         out = Publisher(OUTPUTS, inputs.symbols)
         island_2 = self.island_2
-        last_token_logits = self.last_token_logits
         island_1 = self.island_1
         token_sampler = self.token_sampler.chosen(request.overrides)
         token_to_slot = self.token_to_slot
@@ -292,7 +279,6 @@ class Executor:
         cache_length_update = self.cache_length_update
         cache_length_update_2 = self.cache_length_update_2
         decoder_step_update = self.decoder_step_update
-        last_token_logits_2 = self.last_token_logits_2
         request_input_ids = inputs["request.input_ids"]
         request_max_iterations = inputs["request.max_iterations"]
         request_temperature = inputs["request.temperature"]
@@ -326,6 +312,7 @@ class Executor:
             prompt_present_0_value,
             prompt_present_1_key,
             prompt_present_1_value,
+            prompt_last_logits,
         ) = island_2(request_input_ids, request_prompt_lengths, request_row_max_iterations, request_max_iterations)
         agree(
             "prompt_sequence",
@@ -350,11 +337,7 @@ class Executor:
             (prompt_present_1_key, 2, 1),
             (prompt_present_1_value, 2, 1),
         )
-        del init_position_ids, request_input_ids, request_prompt_lengths, request_row_max_iterations
-        # pipeline.workflow.steps[0].setup[3]: invoke last_token_logits
-        agree("batch", "pipeline.workflow.steps[0].setup[3]", (prompt_logits, 0, 1), (init_cache_lengths, 0, 1))
-        prompt_last_logits = last_token_logits(prompt_logits, init_cache_lengths)[0]
-        del prompt_logits
+        del init_position_ids, prompt_logits, request_input_ids, request_prompt_lengths, request_row_max_iterations
         # pipeline.workflow.steps[0]: group decoder_cache, one buffer a cell, updated in place
         decoder_cache = self.decoder_cache.hold(
             (prompt_present_0_key, prompt_present_0_value, prompt_present_1_key, prompt_present_1_value),
@@ -485,14 +468,9 @@ class Executor:
                 length=token_emitted,
             )
             del token_emitted
-            # pipeline.workflow.steps[0].steps[10]: invoke model
-            body_logits = decoder_cache(token_body, attention_mask_next)[0]
-            # pipeline.workflow.steps[0].steps[11]: invoke last_token_logits
-            agree("batch", "pipeline.workflow.steps[0].steps[11]", (body_logits, 0, 1), (package_one, 0, 1))
-            body_last_logits = last_token_logits_2(body_logits, package_one)[0]
-            del body_logits
+            # pipeline.workflow.steps[0].steps[10]: invoke model_linked
+            body_last_logits = decoder_cache(token_body, attention_mask_next, package_one)[0]
             decoder_cache.bounded(package_max_context, "pipeline.workflow.steps[0]")
-            invariant("logits", logits, body_last_logits, "pipeline.workflow.steps[0]")
             growing(
                 "attention_mask",
                 attention_mask,

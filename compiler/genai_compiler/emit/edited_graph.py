@@ -22,13 +22,13 @@ def edited_bytes(graph: Graph, root: Path, edit: SelectLast) -> bytes:
     if graph.textproto:
         model.CopyFrom(graph.model)
     else:
-        model.ParseFromString(_referencing(find_artifact(root, graph.artifact).file, graph.artifact))
+        model.ParseFromString(referencing(find_artifact(root, graph.artifact).file, graph.artifact))
     _select_last(model, edit)
     content: bytes = model.SerializeToString(deterministic=True)
     return content
 
 
-def _referencing(file: Path, artifact: str) -> bytes:
+def referencing(file: Path, artifact: str) -> bytes:
     """The artifact's bytes without its large weights, which point into it."""
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         view = memoryview(content)

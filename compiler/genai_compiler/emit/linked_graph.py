@@ -9,15 +9,19 @@ nothing else is needed.
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-import onnx
 import onnx_ir as ir
 from onnx import ModelProto
 
+from genai_compiler.emit.edited_graph import referencing
+from genai_compiler.emit.hoisted import hoist_selection
 from genai_compiler.plan.edits import Linked, Member
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.external_data import external_tensors
 from genai_compiler.read.package import Graph, Package
+
+COPIED = 1 << 20
+"""Bytes of a member's file up to which its weights are copied; a larger one's are pointed at."""
 
 
 def linked_bytes(linked: Linked, package: Package) -> bytes:
@@ -27,6 +31,8 @@ def linked_bytes(linked: Linked, package: Package) -> bytes:
         for at, member in enumerate(linked.members):
             link.add(member, _model(package.graphs[member.component], package), f"{lead}{at}.{member.component}/")
         model = ir.to_proto(link.model(linked.outputs))
+        if linked.hoist is not None:
+            hoist_selection(model, linked.hoist, f"{lead}0.{linked.members[0].component}/")
     except ir.serde.SerdeError as fault:
         raise _unlinkable(linked, package, fault) from fault
     content: bytes = model.SerializeToString(deterministic=True)
@@ -58,7 +64,9 @@ def _model(graph: Graph, package: Package) -> ModelProto:
         model = ModelProto()
         model.CopyFrom(graph.model)
     else:
-        model = onnx.load(find_artifact(package.root, graph.artifact).file, load_external_data=False)
+        file = find_artifact(package.root, graph.artifact).file
+        whole = file.stat().st_size <= COPIED
+        model = ModelProto.FromString(file.read_bytes() if whole else referencing(file, graph.artifact))
     folder = PurePosixPath(graph.artifact).parent
     for tensor in external_tensors(model):
         for entry in tensor.external_data:

@@ -2,7 +2,9 @@
 
 from genai_compiler.passes.drop_dead_steps import drop_dead_steps
 from genai_compiler.passes.fuse_islands import fuse_islands
+from genai_compiler.passes.hoist_selection import hoist_selection
 from genai_compiler.passes.hold_state import hold_state
+from genai_compiler.passes.link_readers import link_readers
 from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
 from genai_compiler.passes.place_state import place_state
@@ -19,6 +21,8 @@ PASSES: tuple[Pass, ...] = (
     hold_state,
     prove_extents,
     fuse_islands,
+    link_readers,
+    hoist_selection,
     mark_last_reads,
     speculate,
 )

@@ -15,19 +15,12 @@ extent of its document, or the rank and the fixed extents of its graph's input, 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from genai_compiler.passes.joinable import Joinable, Shape
 from genai_compiler.passes.profile import Profile
 from genai_compiler.passes.prove_extents import proved
 from genai_compiler.plan.edits import Linked, Member, free_name
-from genai_compiler.plan.ir import Branch, CapacityCheck, Component, Fused, Invoke, Loop, Op, Plan
+from genai_compiler.plan.ir import Branch, Component, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
-from genai_compiler.read.extents import Extents
-from genai_compiler.read.linkable import opsets, unlinkable
-from genai_compiler.read.weights import weight_bytes
-
-LIGHT = 64 << 10
-"""Bytes of weights up to which a graph may have a copy in an island."""
-
-Shape = tuple[int | str | None, ...]
 
 
 def fuse_islands(plan: Plan, profile: Profile) -> Plan:
@@ -35,7 +28,7 @@ def fuse_islands(plan: Plan, profile: Profile) -> Plan:
     fixed = replace(plan, components=tuple(replace(each, overridable=False) for each in plan.components))
     body, extents = proved(fixed, profile)
     whole = {defines(op): op for op in walk(body) if isinstance(op, Invoke)}
-    grouping = _Grouping(plan, profile, extents, whole)
+    grouping = _Grouping(Joinable(plan, profile, extents), whole)
     body = tuple(grouping.region(plan.body))
     if not grouping.islands:
         return plan
@@ -59,18 +52,14 @@ class _Island:
 class _Grouping:
     """Finds the islands of a plan.
 
-    extents: of values, when no request replaces a component. whole: invokes with the checks that they need then, by
-    what they define. islands: the invoke that stands for each, and its members. alone: why components stay alone.
-    judged: what stands against linking a component's graph.
+    whole: invokes with the checks that they need when no request replaces a component, by what they define. islands:
+    the invoke that stands for each, and its members. alone: why components stay alone.
     """
 
-    plan: Plan
-    profile: Profile
-    extents: Mapping[str, Extents]
+    joinable: Joinable
     whole: Mapping[tuple[str, ...], Invoke]
     islands: list[tuple[Invoke, list[Invoke]]] = field(default_factory=list)
     alone: dict[str, str] = field(default_factory=dict)
-    judged: dict[str, str] = field(default_factory=dict)
 
     def region(self, ops: tuple[Op, ...]) -> Iterator[Op]:
         """The ops of a region, an island's first member standing for all of them."""
@@ -106,35 +95,10 @@ class _Grouping:
                 return op
 
     def _may_join(self, op: Invoke) -> bool:
-        reason = self._reason(op)
+        reason = self.joinable.reason(op)
         if reason:
             self.alone.setdefault(op.component, reason)
         return not reason
-
-    def _reason(self, op: Invoke) -> str:
-        """Why an invoke stays alone, "" when it need not."""
-        component, graph = self.plan.component(op.component), self.profile.graphs.get(op.component)
-        if graph is None or component.adapter is not None:
-            return "it is no graph"
-        if not component.pure:
-            return "it has effects"
-        if op.held:
-            return "it updates cells in place"
-        if any(each.component == op.component for each in self.plan.placements):
-            return "hints say where it runs"
-        if op.adapted:
-            return "adapters of a request change what it computes"
-        if any(isinstance(each, CapacityCheck) for each in op.before):
-            return "it writes at places that are checked before"
-        size = weight_bytes(graph.model)
-        if size > LIGHT:
-            return f"its weights ({size / 1e6:.0f} MB) belong to one session"
-        return self.profile.apart.get(op.component, "") or self._unlinkable(op.component)
-
-    def _unlinkable(self, component: str) -> str:
-        if component not in self.judged:
-            self.judged[component] = unlinkable(self.profile.graphs[component].model)
-        return self.judged[component]
 
     def _home(self, op: Invoke, islands: list[_Island], where: dict[str, int]) -> _Island | None:
         """The first island that the invoke may join."""
@@ -143,63 +107,22 @@ class _Grouping:
             inside = {
                 value for check in self.whole[defines(op)].before for value in checked_values(check)
             } & island.made
-            if known and not inside and self._fits(op, island) and self._agree(op, island):
+            fits = self.joinable.fits(op, island.made, island.taken)
+            if known and not inside and fits and self.joinable.agree(op, island.opsets):
                 return island
         return None
 
-    def _fits(self, op: Invoke, island: _Island) -> bool:
-        """Whether values from inside are certain to have the rank and the fixed extents of the ports that take them.
-
-        Ports that take one value from outside must ask for one shape.
-        """
-        ports = self._ports(op)
-        for port, value in op.inputs:
-            shape = ports.get(port)
-            if shape is None:
-                continue
-            if value not in island.made:
-                if _one_shape(shape, island.taken.get(value, shape)) is None:
-                    return False
-                continue
-            extents = self.extents.get(value)
-            if extents is None or len(extents) != len(shape):
-                return False
-            if any(isinstance(dim, int) and dim != extent for dim, extent in zip(shape, extents, strict=True)):
-                return False
-        return True
-
-    def _ports(self, op: Invoke) -> Mapping[str, Shape | None]:
-        """The shapes that the graph of an invoke asks of its inputs."""
-        signature = self.profile.graphs[op.component].signature
-        return {each.name: each.shape for each in (*signature.inputs, *signature.defaulted)}
-
-    def _agree(self, op: Invoke, island: _Island) -> bool:
-        asked = opsets(self.profile.graphs[op.component].model)
-        return all(island.opsets.get(domain, version) == version for domain, version in asked)
-
     def _join(self, op: Invoke, island: _Island) -> None:
         island.members.append(op)
-        ports = self._ports(op)
-        for port, value in op.inputs:
-            shape = ports.get(port)
-            if shape is not None and value not in island.made:
-                island.taken[value] = _one_shape(shape, island.taken.get(value, shape)) or shape
+        self.joinable.take(op, island.made, island.taken)
         island.made.update(defines(op))
-        island.opsets.update(opsets(self.profile.graphs[op.component].model))
+        island.opsets.update(self.joinable.opsets(op))
 
     def _closed(self, island: _Island) -> Invoke:
         first = island.members[0]
         if len(island.members) > 1:
             self.islands.append((first, island.members))
         return first
-
-
-def _one_shape(one: Shape, other: Shape) -> Shape | None:
-    """What holds for a value of both shapes, None where no value has both."""
-    pairs = list(zip(one, other, strict=False))
-    if len(one) != len(other) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
-        return None
-    return tuple(a if isinstance(a, int) else b for a, b in pairs)
 
 
 def _linked(plan: Plan, body: tuple[Op, ...], grouping: _Grouping) -> Plan:

@@ -29,11 +29,26 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Hoist:
+    """A selection of positions that moves before the projection it selects from (pass hoist_selection).
+
+    projected: the value that the first member's graph gives, [rows, positions, features]; hidden: what all of it comes
+    from; behind: the values from there on, in that graph's names. drops: the selection leaves no axis of positions.
+    """
+
+    projected: str
+    hidden: str
+    behind: tuple[str, ...]
+    drops: bool
+
+
+@dataclass(frozen=True)
 class Linked:
-    """An island's graph: the members' graphs in order, linked by value (pass fuse_islands). outputs: what leaves it."""
+    """Members' graphs in order, linked by value (passes fuse_islands, link_readers). outputs: what leaves it."""
 
     members: tuple[Member, ...]
     outputs: tuple[str, ...]
+    hoist: Hoist | None = None
 
 
 Edit = SelectLast | Linked

@@ -65,6 +65,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
         if isinstance(component.edit, SelectLast):
             yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
+        if isinstance(component.edit, Linked) and component.edit.hoist is not None:
+            hoist = component.edit.hoist
+            yield f"  edit: positions are selected of {hoist.hidden}, before it becomes {hoist.projected}"
         yield from (f"  in  {port}: {type}" for port, type in component.inputs)
         yield from (f"  out {port}: {type}" for port, type in component.outputs)
         yield from (f"  may be replaced by {each.component}" for each in component.replacements)

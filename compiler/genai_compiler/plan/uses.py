@@ -127,6 +127,16 @@ def all_reads(op: Op) -> Iterator[str]:
     yield from inner_reads(op)
 
 
+def own_reads(op: Op) -> Iterator[str]:
+    """What an op reads, when it begins and later, but for what ops nested in it read."""
+    yield from reads(op)
+    if isinstance(op, Loop):
+        yield from back_edge(op)
+    if isinstance(op, Branch):
+        for key in (*(key for key, _ in op.cases), None):
+            yield from join_sources(op, key)
+
+
 def inner_reads(op: Op) -> Iterator[str]:
     """What an op reads when it has begun: in nested regions, at a back edge, for its results."""
     if isinstance(op, Loop):

@@ -5,10 +5,11 @@ claim is no proof. So is the content of an initializer in whose place something 
 extents; an output's extent that inference gives as one of them has that extent in every run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from onnx import AttributeProto, ModelProto, TensorShapeProto, shape_inference
 
+from genai_compiler.read.like_extents import in_onnx_terms
 from genai_compiler.read.nodes import all_graphs, all_nodes
 
 Extent = int | str
@@ -16,7 +17,7 @@ Extent = int | str
 
 Extents = tuple[Extent, ...]
 MAX_NODES, MAX_BYTES = 2000, 1 << 20
-"""Larger graphs are decoders and encoders, whose operators inference does not know; they are left alone."""
+"""What takes longer than it is worth: larger graphs are left alone."""
 
 
 def output_extents(model: ModelProto, inputs: Mapping[str, Extents]) -> Mapping[str, tuple[Extent | None, ...]]:
@@ -24,15 +25,25 @@ def output_extents(model: ModelProto, inputs: Mapping[str, Extents]) -> Mapping[
     if len(model.graph.node) > MAX_NODES or model.ByteSize() > MAX_BYTES or _declares_types(model):
         return {}
     asked, symbols = _asked(model, inputs)
+    stands = in_onnx_terms(asked)
     try:
         inferred = shape_inference.infer_shapes(asked, data_prop=True)
     except Exception:  # what a malformed graph makes of a library; ONNX Runtime judges it when it is opened
+        return {}
+    shown = {each.name: each.type.tensor_type.shape.dim for each in (*inferred.graph.value_info, *inferred.graph.input)}
+    if not all(_alike([shown.get(name, ()) for name in each]) for each in stands.alike):
         return {}
     found: dict[str, tuple[Extent | None, ...]] = {}
     for each in inferred.graph.output:
         if each.type.tensor_type.HasField("shape"):
             found[each.name] = tuple(_extent(dim, symbols) for dim in each.type.tensor_type.shape.dim)
     return found
+
+
+def _alike(shapes: Sequence[Sequence[TensorShapeProto.Dimension]]) -> bool:
+    """Whether these are known to be the same extents; no rank is no knowledge."""
+    different = {tuple((int(dim.dim_value), dim.dim_param) for dim in each) for each in shapes}
+    return len(different) == 1 and bool(shapes[0]) and all(number or symbol for number, symbol in different.pop())
 
 
 def _asked(model: ModelProto, inputs: Mapping[str, Extents]) -> tuple[ModelProto, Mapping[str, Extent]]:
