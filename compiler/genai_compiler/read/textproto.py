@@ -1,6 +1,7 @@
 """`.onnx.textproto`: an ONNX model in protobuf's text form, parsed within bounds."""
 
 import re
+import warnings
 
 from google.protobuf import text_format
 from onnx import ModelProto
@@ -31,7 +32,9 @@ def parse_textproto(text: str) -> ModelProto:
     _check_depth(text)
     model = ModelProto()
     try:
-        text_format.Parse(text, model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escape sequences that Python would not write so
+            text_format.Parse(text, model)
     except text_format.ParseError as fault:
         raise TextprotoFault(str(fault), fault.GetLine() or 0, fault.GetColumn() or 0) from fault
     except (RecursionError, ValueError, OverflowError) as fault:
