@@ -57,7 +57,7 @@ RUNTIME: dict[str, Row] = {
     ),
     "V334": Row(("inactive-rows",), "genai_runtime.rows", _RUN),
     "V335": Row(("branch-case",), "genai_runtime.rows", "tests/test_flow_documents.py"),
-    "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.publish", _RUN),
+    "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.emission", _RUN),
     "V337": Row(("capacity",), "genai_runtime.cells", _RUN),
     "V338": Row(("bad-override",), "genai_runtime.sessions", _RUN),
     "V344": Row(("bad-checkpoint",), "genai_runtime.kept", "tests/runtime/test_checkpoint.py"),

@@ -20,8 +20,8 @@ from genai_runtime.manifest import Manifest
 from genai_runtime.options import refuse_overrides, resolve_limits, resolve_sampling
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import Profile, profiles_of
-from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event, Request, Shared, Tally
+from genai_runtime.result import Result
 from genai_runtime.running import Executor, Run
 from genai_runtime.sessions import Sessions
 from genai_runtime.speculation import speculates

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from genai_runtime.detokenize import Detokenizer
-from genai_runtime.publish import Result, TokenEvent
 from genai_runtime.request import Audience, Event, Request
+from genai_runtime.result import Result
 from genai_runtime.stop_strings import StopStrings
+from genai_runtime.token_events import TokenEvent
 
 Run = Generator[Event, None, Result]
 

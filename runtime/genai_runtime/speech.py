@@ -9,8 +9,8 @@ from genai_runtime.declared import input_of, length_roles, prompt_tensor
 from genai_runtime.manifest import Manifest
 from genai_runtime.media import Audio, Media, encode_part, media_of, pick
 from genai_runtime.problem import ExecutionError, RequestError
-from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event
+from genai_runtime.result import Result
 from genai_runtime.text_assembly import TextAssembly
 from genai_runtime.tokenizer import Tokenizer
 

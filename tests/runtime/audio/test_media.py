@@ -11,7 +11,7 @@ import pytest
 from genai_runtime import ExecutionError, RequestError
 from genai_runtime.adapters.audio.wav import pcm16, read_wav
 from genai_runtime.media import Media, encode, encode_part, media_of
-from genai_runtime.publish import Result
+from genai_runtime.result import Result
 
 from tests.reference.sounds import resampled
 
