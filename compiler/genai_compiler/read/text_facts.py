@@ -65,23 +65,8 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     said = _end_claims(config, side, special, ids)
     end_ids = _checked(said, vocabulary, config, problems)
     bos, pad = config.bos, config.pad
-    if not end_ids and pad is not None and (vocabulary is None or 0 <= pad < vocabulary):
-        end_ids = (EndId(pad, (f"{CONFIG_NAME} {format_path(config.pad_path)}",)),)
-        problems.append(
-            _warning(
-                config,
-                "no end token is named anywhere; the pad token ends a generation, as it does in the reference runtime",
-                f"state {format_path(config.eos_path)}",
-            )
-        )
     if not end_ids:
-        problems.append(
-            _warning(
-                config,
-                "no end token is named anywhere: generation stops only at its length limit",
-                f"state {format_path(config.eos_path)}",
-            )
-        )
+        end_ids = _pad_instead(config, vocabulary, problems)
     if files.name("tokenizer.json") is None:
         what = "there is no tokenizer.json: the package runs on token ids only"
         help = "copy tokenizer.json and tokenizer_config.json of the model beside genai_config.json"
@@ -180,6 +165,18 @@ def _checked(
             what = f"end token {each} ({'; '.join(sources.pop(each))}) is left out: {limit}"
             problems.append(_warning(config, what, "correct the id", "bad-token-id"))
     return tuple(EndId(each, tuple(dict.fromkeys(who))) for each, who in sources.items())
+
+
+def _pad_instead(config: GenaiConfig, vocabulary: int | None, problems: list[Problem]) -> tuple[EndId, ...]:
+    """The pad token, where nobody names an end token; the caller is told either way."""
+    pad, help = config.pad, f"state {format_path(config.eos_path)}"
+    if pad is None or (pad < 0 or (vocabulary is not None and pad >= vocabulary)):
+        what = "no end token is named anywhere: generation stops only at its length limit"
+        problems.append(_warning(config, what, help))
+        return ()
+    what = "no end token is named anywhere; the pad token ends a generation, as it does in the reference runtime"
+    problems.append(_warning(config, what, help))
+    return (EndId(pad, (f"{CONFIG_NAME} {format_path(config.pad_path)}",)),)
 
 
 def _warning(config: GenaiConfig, what: str, help: str, code: str = "no-end-token") -> Problem:
