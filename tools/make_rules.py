@@ -78,7 +78,7 @@ RUNTIME: dict[str, Row] = {
 
 OPEN = {
     "V123": "breaks with V230 or V241 only, which are reported instead; checking goes on",
-    "V273": "no document breaks it; `plan.verify` holds every pass against the order of effects",
+    "V273": "no document breaks it; after every pass `plan.verify` holds the order of effects against the one before",
     "V331": "decided before anything runs, by V236",
     "V345": "retired: a call without a session id is a first turn",
 }  # fmt: skip

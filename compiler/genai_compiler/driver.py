@@ -33,7 +33,7 @@ from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
-from genai_compiler.plan.verify import verify
+from genai_compiler.plan.verify import changed_effects, verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
 from genai_compiler.read.hint_sources import SourcedHints, caller_hints, file_hints
 from genai_compiler.read.hints import ExecutionHints
@@ -170,9 +170,9 @@ def plan_package(
         return plan, problems
     plan, profile = left_out(plan, without), profile_of(package)
     for each in PASSES:
-        if each.__name__ not in without:
-            plan = _guarded(each.__name__, plan, each, profile)
-        _verified(each.__name__, plan)
+        made = plan if each.__name__ in without else _guarded(each.__name__, plan, each, profile)
+        _verified(each.__name__, made, plan)
+        plan = made
         trace(each.__name__, plan_text(plan))
         if stop_after == each.__name__:
             break
@@ -229,8 +229,8 @@ def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
         raise InternalError(stage, f"{type(bug).__name__}: {bug}", plan_text(plan)) from bug
 
 
-def _verified(stage: str, plan: Plan) -> None:
-    faults = verify(plan)
+def _verified(stage: str, plan: Plan, before: Plan | None = None) -> None:
+    faults = verify(plan) + (changed_effects(before, plan) if before is not None else ())
     if faults:
         raise InternalError(stage, "; ".join(faults), plan_text(plan))
 
