@@ -37,6 +37,7 @@ from genai_compiler.read.document import (
     InvokeStep,
     LoopStep,
     SequenceStep,
+    StateCell,
     Step,
 )
 from genai_compiler.read.document import Carry as DeclaredCarry
@@ -221,7 +222,7 @@ class StepBuilder:
         decoder = DecoderLoop.recognise(self.package, step)
         if decoder is not None:
             decoding, self.groups, self.decoder = decoder.build(self, path, scope)
-            self.superseded |= decoder.superseded() - {step.max_iterations, "request.input_ids"}
+            self.superseded |= decoder.superseded()
             return (*setup, *decoding)
         limit = self.read(step.max_iterations, (*path, "max_iterations"), scope)
         inner = scope.inner()
@@ -250,7 +251,7 @@ class StepBuilder:
 
     @staticmethod
     def _is_row_mask(type: Type) -> bool:
-        return type.rank == 1 and type.dims[0] != 1
+        return not type.ranked or (type.rank == 1 and type.dims[0] != 1)
 
     def _enter(self, carry: DeclaredCarry, path: Path, scope: Scope, inner: Scope) -> str | None:
         cell = self._state.get(carry.cell)
@@ -262,10 +263,9 @@ class StepBuilder:
         name = carry.initial or cell.initializer
         place = (*path, "initial") if carry.initial else path
         initial = self.read(name, place, scope)
-        type = type_of(cell.contract)
         if initial is not None:
-            self._fits(name, scope.type(initial), type, f"cell '{carry.cell}'", place)
-        self.define(carry.cell, type, (*path, "cell"), inner)
+            self._fits(name, scope.type(initial), type_of(cell.contract), f"cell '{carry.cell}'", place)
+        self.define(carry.cell, _inside(cell), (*path, "cell"), inner)
         return initial
 
     def _carry(self, carry: DeclaredCarry, initial: str | None, rows: bool, path: Path, inner: Scope) -> Carry | None:
@@ -273,7 +273,7 @@ class StepBuilder:
         cell = self._state.get(carry.cell)
         if following is None or cell is None or initial is None:
             return None
-        self._fits(carry.next, inner.type(following), type_of(cell.contract), f"cell '{carry.cell}'", (*path, "next"))
+        self._fits(carry.next, inner.type(following), _inside(cell), f"cell '{carry.cell}'", (*path, "next"))
         merge = rows and cell.service_group is None
         rule, law = cell.recurrence, (*WORKFLOW, "state", carry.cell, "recurrence")
         increment = self.read(rule.increment, (*law, "increment"), inner) if isinstance(rule, Growing) else ""
@@ -358,7 +358,7 @@ class StepBuilder:
             return ()
         type = scope.type(value)
         self._emit_fits(step, type, output, path)
-        axis = step.axis if step.axis is not None else max(type.rank - 1, 0)
+        axis = step.axis if step.axis is not None else max((type if type.ranked else output.type).rank - 1, 0)
         return (Emit(value, output.name, step.mode, guard, length, axis, output.rowwise, format_path(path)),)
 
     def _emit_fits(self, step: EmitStep, type: Type, output: Output, path: Path) -> None:
@@ -369,3 +369,11 @@ class StepBuilder:
             axis = step.axis if step.axis is not None else max(type.rank - 1, 0)
             wanted = wanted.with_dim(axis, None) if axis < wanted.rank else wanted
         self._fits(step.value, type, wanted, f"output '{output.name}'", (*path, "value"))
+
+
+def _inside(cell: StateCell) -> Type:
+    """The type of a cell's values from iteration to iteration: a number on its varying axis holds at the entry only."""
+    type, rule = type_of(cell.contract), cell.recurrence
+    if isinstance(rule, Growing | Bounded) and rule.axis < type.rank and isinstance(type.dims[rule.axis], int):
+        return type.with_dim(rule.axis, None)
+    return type
