@@ -44,7 +44,7 @@ def invariant(name: str, current: Value, following: Value, origin: str) -> None:
 def bounded(name: str, current: Value, following: Value, axis: int, maximum: Value, origin: str) -> None:
     """Only `axis` may change, in either direction, and stays within the maximum."""
     before, after = current.shape(), following.shape()
-    limit = int(_control(name, "maximum", maximum, origin).max())
+    limit = int(control(name, "maximum", maximum, origin).max())
     _others_equal(name, before, after, axis, origin)
     if max(before[axis], after[axis]) > limit:
         what = f"cell '{name}' has extent {max(before[axis], after[axis])} on axis {axis}, its maximum is {limit}"
@@ -66,7 +66,7 @@ def growing(
     grouped: the cell belongs to a service group; only then can rows grow by numbers of their own (V333).
     """
     before, after = current.shape(), following.shape()
-    step, limit = _control(name, "increment", increment, origin), _control(name, "maximum", maximum, origin)
+    step, limit = control(name, "increment", increment, origin), control(name, "maximum", maximum, origin)
     _others_equal(name, before, after, axis, origin)
     if step.size == 1 and limit.size == 1:
         wanted = before[axis] + int(step.flat[0])
@@ -87,7 +87,7 @@ def growing(
         raise ExecutionError("recurrence", what, origin=origin)
 
 
-def _control(name: str, what: str, value: Value, origin: str) -> Array:
+def control(name: str, what: str, value: Value, origin: str) -> Array:
     """What controls a recurrence: numbers that are not negative, at least one (standard, V329)."""
     numbers = to_array(value).reshape(-1)
     if not numbers.size or (numbers < 0).any():
