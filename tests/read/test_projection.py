@@ -142,3 +142,16 @@ def test_an_input_with_a_default_is_what_the_graph_declares_of_it(extent: int | 
     model = model_of(FIRST + "raw = MatMul hidden head; logits = Add raw bias3")
     model.graph.input.append(helper.make_tensor_value_info("bias3", TensorProto.FLOAT, [1, extent, IDS]))
     assert isinstance(logits_projection(model, "logits"), Projection) == found
+
+
+def test_an_input_with_a_default_and_no_declared_shape_may_be_anything() -> None:
+    model = model_of(FIRST + "raw = MatMul hidden head; logits = Add raw bias3")
+    model.graph.input.append(helper.make_tensor_value_info("bias3", TensorProto.FLOAT, None))
+    assert isinstance(logits_projection(model, "logits"), str)
+
+
+def test_a_constant_behind_many_nodes() -> None:
+    """Each was a call of its own, which Python gives up at a thousand."""
+    passed = "; ".join(f"c{at + 1} = Identity c{at}" for at in range(1200))
+    model = model_of(FIRST + f"raw = MatMul hidden head; c0 = Identity bias; {passed}; logits = Add raw c1200")
+    assert isinstance(logits_projection(model, "logits"), Projection)

@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import networkx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from genai_compiler.read.graph_facts import random_ops
 from genai_compiler.read.nodes import (
     CONTRIB,
+    Constants,
     axes_of,
     constant_ints,
     graphs_of,
+    input_at,
     integer,
     is_onnx,
     nested_graphs,
@@ -69,12 +71,10 @@ def logits_projection(model: ModelProto, logits: str, given: Set[str] = frozense
     above = networkx.immediate_dominators(flow, _INPUTS)
     found: Projection | None = None
     hidden = above[logits]
-    while hidden in writers:
+    while hidden in writers and len(networkx.descendants(flow, hidden)) <= _FAR:
         behind = _behind(flow, hidden, logits, writers, graph)
         if behind is not None and any(operator_of(writers[name]) in _PRODUCTS for name in behind):
             found = Projection(hidden, behind, writers[hidden].name or writers[hidden].op_type)
-        elif len(networkx.descendants(flow, hidden)) > _FAR:
-            break
         hidden = above[hidden]
     return found or "the operators before the logits may mix positions, or others read what they make"
 
@@ -165,7 +165,7 @@ def _broadcast(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layou
 def _product(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """By a constant matrix: rows of the left operand stay rows, where the last axis is not that of positions."""
     fits = len(given) == 1 and given[0].rank > POSITIONS + 1
-    return given[0] if fits and len(_shape(node.input[1], graph) or ()) == 2 else None
+    return given[0] if fits and len(_shape(input_at(node, 1), graph) or ()) == 2 else None
 
 
 def _concatenated(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
@@ -193,7 +193,7 @@ def _split(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | 
 
 def _reduced(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """Over axes behind positions."""
-    axes, rank = axes_of(node, graph), given[0].rank
+    axes, rank = axes_of(node, Constants(graph)), given[0].rank
     if not axes or any(axis % rank <= POSITIONS for axis in axes):
         return None
     return given[0] if integer(node, "keepdims", 1) else Layout(rank - len(axes), False, given[0].times)
@@ -201,7 +201,7 @@ def _reduced(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout 
 
 def _reshaped(node: NodeProto, given: list[Layout], graph: GraphProto) -> Layout | None:
     """To a constant shape that begins with 0, 0: the first two extents stay."""
-    shape = constant_ints(graph, node.input[1]) if len(node.input) > 1 else None
+    shape = constant_ints(graph, input_at(node, 1))
     if len(given) != 1 or shape is None or shape[:2] != [0, 0] or integer(node, "allowzero", 0):
         return None
     return Layout(len(shape), False, given[0].times)
@@ -239,23 +239,34 @@ def _shape(name: str, graph: GraphProto) -> list[int] | None:
 
     Of an input with a default only what the graph declares is certain: -1 stands for what a caller may choose.
     """
-    for port in graph.input:
-        if port.name == name:
-            return [int(dim.dim_value) if dim.HasField("dim_value") else -1 for dim in port.type.tensor_type.shape.dim]
-    for each in graph.initializer:
-        if each.name == name:
-            return [int(dim) for dim in each.dims]
-    writer = next((node for node in graph.node if name in node.output), None)
-    if writer is None or not is_onnx(writer):
+    stated: dict[str, list[int] | None] = {
+        each.name: [int(dim) for dim in each.dims] for each in reversed(graph.initializer)
+    }
+    stated |= {port.name: _declared(port) for port in graph.input}
+    writers = {made: node for node in graph.node for made in node.output if made}
+    turns = 0
+    while name not in stated:
+        writer = writers.get(name)
+        if writer is None or not is_onnx(writer):
+            return None
+        if writer.op_type == "Constant":
+            stated[name] = next((_constant_shape(each) for each in writer.attribute), None)
+        elif writer.op_type in ("Transpose", "Cast", "Identity", "DequantizeLinear"):
+            turns += writer.op_type == "Transpose"
+            name = input_at(writer, 0)
+        else:
+            return None
+    shape = stated[name]
+    if turns and (shape is None or len(shape) != 2):
         return None
-    if writer.op_type == "Constant":
-        return next((_constant_shape(each) for each in writer.attribute), None)
-    if writer.op_type == "Transpose":
-        shape = _shape(writer.input[0], graph)
-        return shape[::-1] if shape is not None and len(shape) == 2 else None
-    if writer.op_type in ("Cast", "Identity", "DequantizeLinear"):
-        return _shape(writer.input[0], graph)
-    return None
+    return shape[::-1] if shape is not None and turns % 2 else shape
+
+
+def _declared(port: ValueInfoProto) -> list[int] | None:
+    tensor = port.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [int(dim.dim_value) if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
 
 
 def _constant_shape(attribute: AttributeProto) -> list[int] | None:
