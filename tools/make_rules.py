@@ -44,7 +44,12 @@ RUNTIME: dict[str, Row] = {
     ),
     "V327": Row(("wrong-dtype", "wrong-rank", "wrong-shape", "symbol-conflict"), "genai_runtime.inputs", _RUN),
     "V328": Row(("wrong-rank", "empty-prompt"), "genai_runtime.inputs", _RUN),
-    "V329": Row(("loop-bound",), "genai_runtime.rows", _RUN, "the bound of a loop"),
+    "V329": Row(
+        ("loop-bound", "recurrence"),
+        "genai_runtime.rows",
+        _RUN,
+        "a loop's bound; of a recurrence: `genai_runtime.cells`",
+    ),
     "V330": Row(
         ("loop-predicate",),
         "genai_runtime.rows",

@@ -158,7 +158,7 @@ def plan_package(
 ) -> tuple[Plan, tuple[Problem, ...]]:
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
     doubts = _checked(package)
-    plan, found = build(package)
+    plan, found = _built(package)
     advice = resolve_hints(package, hints)
     problems = (*doubts, *found, *advice.problems)
     if errors(problems):
@@ -219,6 +219,14 @@ def hints_of(options: Options) -> tuple[SourcedHints, ...]:
 def compiler_version() -> str:
     """The version of the installed distribution."""
     return version("genai-compile")
+
+
+def _built(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
+    """The plan of a package that has passed every check; what the build raises then is a bug of ours."""
+    try:
+        return build(package)
+    except Exception as bug:
+        raise InternalError("build", f"{type(bug).__name__}: {bug}") from bug
 
 
 def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:

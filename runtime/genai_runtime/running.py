@@ -20,6 +20,16 @@ class Executor(Protocol):
     def run(self, request: Request) -> Run: ...
 
 
+def outcome(run: Run) -> Result:
+    """The result of a run whose events nobody listens to."""
+    while True:
+        try:
+            next(run)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+
 @dataclass
 class Row:
     """One row: its `tokens` as published (an end token included), why it ended, and how far its text has been made.

@@ -5,10 +5,7 @@ from dataclasses import replace
 from genai_compiler.plan.dtypes import stored
 from genai_compiler.plan.ir import Dim, Type
 from genai_compiler.read.document import RequestAligned, RequestExpanded, TensorContract
-from genai_compiler.read.signature import Port
-
-OPEN = "undefined"
-"""The dtype of a port whose graph does not say it."""
+from genai_compiler.read.signature import UNDEFINED, Port
 
 
 def type_of(contract: TensorContract) -> Type:
@@ -31,7 +28,7 @@ def graph_type(port: Port, declared: TensorContract | None) -> Type:
         dims = port.shape
         return Type(stored(port.dtype), len(dims), tuple(_inferred(axis, dim) for axis, dim in enumerate(dims)))
     said = type_of(declared)
-    dtype = said.dtype if port.dtype == OPEN else stored(port.dtype)
+    dtype = said.dtype if port.dtype == UNDEFINED else stored(port.dtype)
     if port.shape is None or len(port.shape) != said.rank:
         return replace(said, dtype=dtype)
     dims = tuple(mine if isinstance(mine, int) else theirs for mine, theirs in zip(port.shape, said.dims, strict=True))
@@ -43,7 +40,7 @@ def mismatch(source: Type, target: Type) -> str:
 
     What a graph leaves open fits everything: the run finds out.
     """
-    if source.dtype != target.dtype and OPEN not in (source.dtype, target.dtype):
+    if source.dtype != target.dtype and UNDEFINED not in (source.dtype, target.dtype):
         return f"{source.dtype} where {target.dtype} is wanted"
     if not (source.ranked and target.ranked):
         return ""
