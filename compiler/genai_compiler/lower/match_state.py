@@ -7,7 +7,16 @@ part. Whether such a port is a state of one size is told by its shape alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from genai_compiler.lower.matching import INPUTS, OUTPUTS, Matching, filled, listed, spell_port, template_layers
+from genai_compiler.lower.matching import (
+    INPUTS,
+    OUTPUTS,
+    Matching,
+    filled,
+    has_slot,
+    listed,
+    spell_port,
+    template_layers,
+)
 from genai_compiler.read.signature import Port
 
 _FIXED = (("past_conv_names", "present_conv_names"), ("past_recurrent_names", "present_recurrent_names"))
@@ -73,7 +82,7 @@ def _beside_caches(matching: Matching) -> Iterator[LayerPorts]:
     for past_stem, present_stem in dict.fromkeys(stems):
         for name, port in list(matching.unclaimed.items()):
             last = name.rpartition(".")[2]
-            layers = template_layers(past_stem + last, [name]) if "%" in past_stem and "%" not in last else {}
+            layers = template_layers(past_stem + last, [name]) if has_slot(past_stem) and not has_slot(last) else {}
             for layer in layers:
                 present = matching.outputs.get(filled(present_stem + last, layer))
                 if present is not None and is_fixed_size(port):
