@@ -48,11 +48,13 @@ def problems(folder: Path) -> tuple[Problem, ...]:
     return check_package(folder)
 
 
-def gives_plain_tokens(model: genai_runtime.Model, graph: Path, count: int = 12) -> None:
+def gives_plain_tokens(
+    model: genai_runtime.Model, graph: Path, count: int = 12, prompts: list[list[int]] = PROMPTS
+) -> None:
     """Each prompt alone, and all of them as one batch, give a plain loop's tokens over the graph."""
-    wanted = [plain_tokens(graph, prompt, count) for prompt in PROMPTS]
-    assert [model.generate(each, max_new_tokens=count, **FREE).tokens for each in PROMPTS] == wanted
-    assert [row.tokens for row in model.generate(batch=PROMPTS, max_new_tokens=count, **FREE).rows] == wanted
+    wanted = [plain_tokens(graph, prompt, count) for prompt in prompts]
+    assert [model.generate(each, max_new_tokens=count, **FREE).tokens for each in prompts] == wanted
+    assert [row.tokens for row in model.generate(batch=prompts, max_new_tokens=count, **FREE).rows] == wanted
 
 
 __all__ = ["FREE", "PROMPTS", "Recipe", "decoder", "gives_plain_tokens", "loaded", "package", "problems", "told"]

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from genai_compiler import CompileError
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.reference_load import reference_refusals
-from onnx import save
+from onnx import helper, save
 
+from tests.lower.hybrids import State, hybrid
 from tests.lower.packages import Layer, Recipe, decoder, eos_literal
 from tests.lower.test_front_model import MARK, SIZE, by_hand, embed, images, look, ran, write
 from tests.traps.packages import gives_plain_tokens, loaded, package, problems, told
@@ -299,9 +299,24 @@ def test_19_a_name_with_braces_is_a_name(tmp_path: Path) -> None:
     gives_plain_tokens(loaded(folder), folder / "model.onnx")
 
 
+@pytest.mark.parametrize("op", ["gqa", "attention"])
 @pytest.mark.parametrize("stated", ["past_%d_%d", "no slot at all"])
-def test_19_a_template_that_finds_nothing_is_an_error_at_once(tmp_path: Path, stated: str) -> None:
-    """The reference notices at the first run."""
-    folder = package(tmp_path, {"model": {"decoder": {"inputs": {"past_key_names": stated}}}})
-    with pytest.raises(CompileError):
-        lower_genai_config(folder)
+def test_19_a_template_that_finds_nothing_leaves_it_to_the_graph(tmp_path: Path, stated: str, op: str) -> None:
+    """The reference fails at the first run. Here the graph tells which output is the next value of which input."""
+    folder = package(tmp_path / "p", {"model": {"decoder": {"inputs": {"past_key_names": stated}}}}, Recipe(op=op))
+    assert told(folder) == [("warning", "config-contradicts-graph", "model.decoder.inputs.past_key_names")]
+    gives_plain_tokens(loaded(folder), folder / "model.onnx")
+    assert any("nothing feeds" in each.what for each in reference_refusals(folder))
+
+
+def test_19_where_the_graph_leaves_a_doubt_the_name_is_missed(tmp_path: Path) -> None:
+    """Two states, and each output could be the next value of either: both are refused."""
+    model = hybrid(Recipe(), State(("memory.a", "made.a")), State(("memory.b", "made.b")))
+    for node in model.graph.node:
+        if node.output[0] in ("made.a", "made.b"):
+            node.input[0] = "both"
+    model.graph.node.insert(0, helper.make_node("Add", ["memory.a", "memory.b"], ["both"]))
+    found = [each for each in problems(package(tmp_path, {}, model)) if each.code == "unclaimed-input"]
+    assert [name for each in found for name in ("memory.a", "memory.b") if repr(name) in each.what] == [
+        "memory.a", "memory.b"
+    ]  # fmt: skip

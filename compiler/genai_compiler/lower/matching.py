@@ -30,12 +30,13 @@ class Surroundings:
 
 @dataclass
 class Matching:
-    """The matching under way: ports not yet claimed, and problems."""
+    """The matching under way: ports not yet claimed, pasts that no present has been found for, and problems."""
 
     config: GenaiConfig
     inputs: dict[str, Port]
     outputs: dict[str, Port]
     unclaimed: dict[str, Port]
+    unpaired: dict[str, Problem] = field(default_factory=dict[str, Problem])
     problems: list[Problem] = field(default_factory=list)
 
     def problem(self, code: str, path: DocPath, what: str, help: str = "") -> None:
