@@ -1,11 +1,10 @@
 """Statements of a package's metadata that its graphs deny: each is told with its place, in one run.
 
 The rows are the false and risky statements of the reference data (exporter-dialects, "Wrong or risky statements"; and
-genai-config, section 6.2 and 6.3); what other files of tests hold is named beside the row. The data's packages say
-themselves which of these they contain.
+genai-config, section 6.2 and 6.3); docs/traps.md names the tests of all of them, here and elsewhere. The data's packages
+say themselves which of these they contain.
 """
 
-import ast
 from pathlib import Path
 from typing import Any
 
@@ -20,49 +19,11 @@ from genai_compiler.read.places import format_path
 from genai_compiler.reference_load import reference_refusals
 from onnx import TensorProto, helper, load, numpy_helper, save
 
-from tests.data import ROOT, needs_data
+from tests.data import needs_data
 from tests.lower.hybrids import move_logits, recomputed
 from tests.lower.packages import Layer, Recipe, decoder, outside, write_package
 from tests.real_packages import PACKAGES
 from tools.fixtures.network import CONTEXT, VOCABULARY, concat_decoder, gqa_decoder
-
-ELSEWHERE = {
-    "dataflow names a port that the encoder has not": (
-        "tests/test_real_stages.py",
-        "test_a_name_that_the_encoder_lacks_is_reported_and_the_only_fitting_output_taken",
-    ),
-    "an embedding model that runs on the prompt only": (
-        "tests/test_real_stages.py",
-        "test_an_embedding_model_that_is_said_to_run_once_is_reported_and_runs_at_every_step",
-    ),
-    "image features with an axis more than the next model takes": (
-        "tests/test_real_stages.py",
-        "test_an_axis_more_than_the_next_model_takes_is_reported",
-    ),
-    "capabilities of a cache, notes on ports, dtypes of caches": (
-        "tests/lower/test_bare.py",
-        "test_false_statements_are_warnings_at_their_places",
-    ),
-    "schedulers of other kinds": ("tests/test_real_packages.py", "test_refused_with_reason_and_remedy"),
-    "model.type names another network": ("tests/lower/test_config_traps.py", "test_a4_b1_the_type_decides_nothing"),
-    "21": ("tests/lower/test_config_traps.py", "test_a6_max_length_over_context_length"),
-    "24": ("tests/lower/test_config_traps.py", "test_context_length_comes_from_elsewhere_when_it_is_missing"),
-    "26": (
-        "tests/lower/test_config_traps.py",
-        "test_vocabulary_conflicts_take_the_graph_as_width_and_the_config_as_limit",
-    ),
-    "29": ("tests/lower/test_graph_traps.py", "test_c10_in_place_only_where_the_operator_allows"),
-    "31": ("tests/lower/test_graph_traps.py", "test_c1_c2_every_dtype_is_the_graphs"),
-    "46": ("tests/lower/test_config_traps.py", "test_windows_made_paths_work"),
-    "54": ("tests/lower/test_session_options.py", "test_no_file_address_or_library_reaches_native_code"),
-}
-
-
-@pytest.mark.parametrize("row", ELSEWHERE)
-def test_the_tests_that_hold_the_other_rows_exist(row: str) -> None:
-    file, test = ELSEWHERE[row]
-    tree = ast.parse((ROOT / file).read_text("utf-8"))
-    assert test in {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
 
 
 def told(folder: Path, code: str = "config-contradicts-graph") -> dict[str, Problem]:
