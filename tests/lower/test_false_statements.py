@@ -1,8 +1,8 @@
 """Statements of a package's metadata that its graphs deny: each is told with its place, in one run.
 
 The rows are the false and risky statements of the reference data (exporter-dialects, "Wrong or risky statements"; and
-genai-config, section 6.2 and 6.3); docs/traps.md names the tests of all of them, here and elsewhere. The data's packages
-say themselves which of these they contain.
+genai-config, section 6.2 and 6.3); docs/traps.md names the tests of all of them, here and elsewhere. The data's
+packages say themselves which of these they contain.
 """
 
 from pathlib import Path

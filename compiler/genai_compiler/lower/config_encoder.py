@@ -68,7 +68,7 @@ def _keeps_nothing(config: GenaiConfig, signature: Signature) -> bool:
     logits = difflib.get_close_matches(config.decoder.outputs["logits"], outputs, 1, 0.6)
     wide = [each for each in signature.outputs if each.shape and each.shape[-1] == config.vocab_size]
     embedded = config.decoder.inputs["inputs_embeds"] in inputs
-    return not (states or matching.problems or signature.cache_ops or logits or wide or embedded)
+    return not (states or matching.unpaired or matching.problems or signature.cache_ops or logits or wide or embedded)
 
 
 def _of_ports(problem: Problem) -> bool:

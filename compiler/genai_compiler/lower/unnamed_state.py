@@ -4,11 +4,12 @@ Only where the graph leaves no doubt, and never a port that a name has found alr
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from genai_compiler.lower.match_state import LayerPorts
-from genai_compiler.lower.matching import Matching
 from genai_compiler.lower.plain_state import PlainState
+from genai_compiler.read.signature import Port
 
 ByGraph = Callable[[], PlainState]
 """What a decoder's graph tells of its state; asked for only where inputs are left."""
@@ -16,7 +17,20 @@ _NUMBER = re.compile(r"[0-9]{1,5}")
 Found = tuple[tuple[LayerPorts, ...], tuple[LayerPorts, ...], tuple[LayerPorts, ...]]
 
 
-def unnamed_state(matching: Matching, told: ByGraph, taken: Iterable[LayerPorts]) -> Found:
+class Ports(Protocol):
+    """A matching of names under way: the graph's ports, and the inputs that are still unclaimed."""
+
+    @property
+    def inputs(self) -> Mapping[str, Port]: ...
+
+    @property
+    def outputs(self) -> Mapping[str, Port]: ...
+
+    @property
+    def unclaimed(self) -> dict[str, Port]: ...
+
+
+def unnamed_state(matching: Ports, told: ByGraph, taken: Iterable[LayerPorts]) -> Found:
     """(keys, values, states of one size) among the unclaimed inputs. taken: what names have found.
 
     Layers are numbered as in the ports' names where those say it, else behind the ones that are known.
@@ -48,7 +62,7 @@ def _layer(name: str, taken: set[int]) -> int:
     return max(taken, default=-1) + 1
 
 
-def _claimed(matching: Matching, layer: int, pair: tuple[str, str], used: set[str]) -> list[LayerPorts]:
+def _claimed(matching: Ports, layer: int, pair: tuple[str, str], used: set[str]) -> list[LayerPorts]:
     """The pair as ports of a layer, nothing where a name has found one of them."""
     past, present = pair
     if past not in matching.unclaimed or present in used:
