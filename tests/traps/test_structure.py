@@ -1,5 +1,6 @@
 """Unknown model types and unusual graphs (known traps B): what a graph is for is read from its ports."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,32 @@ def test_b7_without_the_state_the_tokens_are_others(tmp_path: Path) -> None:
     save(hybrid(Recipe(), State()), tmp_path / "hybrid.onnx")
     save(decoder(Recipe()), tmp_path / "plain.onnx")
     assert recomputed(tmp_path / "hybrid.onnx", [3, 7], 10) != plain_tokens(tmp_path / "plain.onnx", [3, 7], 10)
+
+
+V2 = {
+    "version": 2,
+    "model": {"context_length": 64, "eos_token_id": 2},
+    "pipeline": {"extends": "autoregressive-decoder", "sessions": {"decoder": {"file": "model.onnx"}}},
+}
+BARE = {"model": {"max_sequence_length": 64, "io": {"token_input": "input_ids", "logits_output": "logits"}}}
+DIALECTS: dict[str, dict[str, str]] = {
+    "version 1": {},
+    "version 2": {"genai_config.json": json.dumps(V2)},
+    "model.io": {"inference_metadata.yaml": json.dumps(BARE)},
+    "plain folder": {"config.json": json.dumps({"max_position_embeddings": 64})},
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("op", ["gqa", "attention"])
+def test_b2_state_of_any_name_is_found_in_every_dialect(tmp_path: Path, dialect: str, op: str) -> None:
+    """Caches and a state whose names no file gives and no release has had: what the graph computes from what."""
+    recipe = Recipe(op=op, layers=(Layer(0), Layer(1)), past="before{}{}", present="after{}{}")
+    folder = package(tmp_path / "p", {"model": {"decoder": {"num_hidden_layers": ...}}},
+                     hybrid(recipe, State(("memory", "remembered"))), DIALECTS[dialect])  # fmt: skip
+    if dialect in ("model.io", "plain folder"):
+        (folder / "genai_config.json").unlink()
+    model = loaded(folder)
+    for prompt in PROMPTS:
+        wanted = recomputed(folder / "model.onnx", prompt, 10)
+        assert model.generate(prompt, max_new_tokens=10, **FREE).tokens == wanted
