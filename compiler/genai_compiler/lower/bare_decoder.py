@@ -19,6 +19,7 @@ from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -90,7 +91,9 @@ class DecoderSource:
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
         around = Surroundings(tokens, streams, fed, unread, self.zeros)
-        ports, found = match_io(self.io, signature, around, self.path, self.places)
+        ports, found = match_io(
+            self.io, signature, around, self.path, self.places, lambda: plain_state(model.graph, signature)
+        )
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
         states, windows = split_windows(merge_states(decoder, merge), merge)

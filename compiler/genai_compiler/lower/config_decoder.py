@@ -12,6 +12,7 @@ from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
@@ -88,7 +89,7 @@ def config_decoder(
     around, start = around or Surroundings(), start or Start()
     model = load_graph(root / artifact, root)
     signature = signature_of(model, artifact, root)
-    ports, port_problems = match_ports(config, signature, around)
+    ports, port_problems = match_ports(config, signature, around, lambda: plain_state(model.graph, signature))
     merge = Merge(stated_by_config(config), signature)
     states, windows = split_windows(merge_states(ports, merge), merge)
     one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)

@@ -60,9 +60,12 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
     ]
     states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
     if states and len(states) == len(found):
-        _compare_sizes(states, ports, merge)
+        _compare_sizes(states, merge)
+        _compare_layers(ports, merge)
         bounded = {name for op in merge.signature.cache_ops if op.bounded for name in (op.past_key, op.past_value)}
         _check_capacities(tuple(each for each in states if each.input not in bounded), merge)
+    elif not found and ports.fixed:
+        _compare_layers(ports, merge)
     return states
 
 
@@ -94,7 +97,7 @@ def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | N
     return stated
 
 
-def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Merge) -> None:
+def _compare_sizes(states: tuple[StatePort, ...], merge: Merge) -> None:
     numbers: tuple[tuple[Fact, int | None, set[int]], ...] = (
         ("kv_heads", merge.stated.kv_heads, {each.heads for each in states}),
         ("head_size", merge.stated.head_size, {each.head_dim for each in states}),
@@ -102,6 +105,9 @@ def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Me
     for fact, stated, found in numbers:
         if stated is not None and found != {stated}:
             merge.contradiction(merge.path(fact), stated, f"the graph's caches have {_either(found)}")
+
+
+def _compare_layers(ports: MatchedPorts, merge: Merge) -> None:
     layers = sorted({each.layer for each in (*ports.keys, *ports.fixed, *ports.combined)})
     counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
     if merge.stated.layers is not None and not counted:
