@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from genai_runtime.problem import printable
+
 
 class Severity(StrEnum):
     """How much a problem matters: an error refuses the package, a warning is printed and compilation goes on."""
@@ -44,9 +46,9 @@ class Problem:
     def __str__(self) -> str:
         head = f"{self.where} {self.path}".rstrip()
         kind = "" if self.severity is Severity.ERROR else "warning: "
-        lines = [head, f"  {kind}{self.code}: {self.what}"]
+        lines = [printable(head), f"  {kind}{self.code}: {printable(self.what)}"]
         if self.help:
-            lines.append(f"  help: {self.help}")
+            lines.append(f"  help: {printable(self.help)}")
         return "\n".join(lines)
 
 

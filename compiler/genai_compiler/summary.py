@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from genai_runtime.problem import printable
+
 from genai_compiler.driver import Compiled
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
@@ -14,6 +16,10 @@ RUNTIME = "the runtime"
 
 def summary(compiled: Compiled, package: Path) -> Iterator[str]:
     """Lines for a person; nothing but the notes when compilation stopped before there was a plan."""
+    return map(printable, _lines(compiled, package))
+
+
+def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
     plan = compiled.plan
     if plan is not None:
         yield f"{package.resolve().name}: {plan.dialect}"

@@ -30,7 +30,8 @@ class Limits:
 
 @dataclass(slots=True)
 class _Node:
-    """A finished value, its spot, how many values it holds (itself included), the length of all texts in it, its depth."""
+    """A finished value and its spot. count: values it holds, itself included; height: how deep they nest; text: the
+    characters of their keys and texts."""
 
     value: object
     spot: Spot
