@@ -4,7 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from genai_runtime.problem import printable
+
+def printable(text: str) -> str:
+    """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
+
+    Names of a package stand in messages, and a package is made by others. Lines after the first are indented, so that
+    none can pass for a message of its own.
+    """
+    if text.isprintable():
+        return text
+    shown = (each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
+    return "".join(shown)
 
 
 class Severity(StrEnum):

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from genai_runtime.problem import printable
-
 from genai_compiler.driver import Compiled
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
 from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.uses import walk
+from genai_compiler.problem import printable
 
 RUNTIME = "the runtime"
 
