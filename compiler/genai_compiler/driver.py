@@ -238,7 +238,7 @@ def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
 
 
 def _verified(stage: str, plan: Plan, before: Plan | None = None) -> None:
-    faults = verify(plan) + (changed_effects(before, plan) if before is not None else ())
+    faults = (*verify(plan), *(changed_effects(before, plan) if before is not None else ()))
     if faults:
         raise InternalError(stage, "; ".join(faults), plan_text(plan))
 
