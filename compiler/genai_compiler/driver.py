@@ -55,8 +55,8 @@ class Options:
 
     artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
     hints_file: advice of the user, an `execution_hints.json` (standard, section 9). without: passes to leave out.
-    graph: the graph to take of a folder that declares none, package-relative. strict: refuse what the reference runtime
-    would not load, too.
+    graph: the graph (or graphs) to take of a folder that declares none, package-relative. strict: refuse what the
+    reference runtime would not load, too.
     """
 
     bundle: bool = False
@@ -66,7 +66,7 @@ class Options:
     hints: ExecutionHints | Mapping[str, Any] | None = None
     hints_file: Path | None = None
     without: tuple[str, ...] = ()
-    graph: str | None = None
+    graph: str | Sequence[str] | None = None
     strict: bool = False
 
 
