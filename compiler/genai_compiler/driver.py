@@ -15,6 +15,7 @@ from genai_compiler.check.document import check_document
 from genai_compiler.check.generation_defaults import check_generation_defaults
 from genai_compiler.check.lora_uses import check_lora_uses
 from genai_compiler.check.revision import check_revision
+from genai_compiler.check.sound_side import sound_side
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files, made_graphs
@@ -101,7 +102,7 @@ def compile_package(
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
-    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
+    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2])
     if options.stop_after != "emit":
         return Compiled(None, plan, "", problems, notes)
