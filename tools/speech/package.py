@@ -14,7 +14,8 @@ from tools.speech.wheels import DETECTOR, TRANSCRIBER, fetch
 CONFIG = {"decoder_start_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 194, "vocab_size": 32768}
 PROCESSOR = {"sampling_rate": 16000, "do_normalize": False}
 RECORDINGS = ("beckett.wav", "two_cities.wav")
-DECLARATION = Path(__file__).with_name("detector.yaml")
+DECLARATION = Path(__file__).with_name("detector")
+"""What makes a package of the detector's graph: the document, and two graphs of a few nodes as text."""
 
 
 def build_transcriber(folder: Path, cache: Path) -> Path:
@@ -42,7 +43,7 @@ def build_detector(folder: Path, cache: Path) -> Path:
     files = fetch(DETECTOR, cache)
     part = _fresh(folder)
     (part / "package" / "silero_vad.onnx").write_bytes(files["silero_vad.onnx"])
-    shutil.copyfile(DECLARATION, part / "package" / "inference_metadata.yaml")
+    shutil.copytree(DECLARATION, part / "package", dirs_exist_ok=True)
     _put(part, folder)
     return folder / "package"
 
