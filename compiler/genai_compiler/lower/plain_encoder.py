@@ -39,14 +39,20 @@ class PlainEncoder:
         return any(each.tokens for each in self.stage.inputs)
 
 
-def plain_encoder(artifact: str, graph: GraphProto, signature: Signature, decoder: PlainPorts) -> PlainEncoder:
-    """The encoder in `artifact`, and how it feeds a decoder whose ports are known.
+def plain_encoder(
+    artifact: str, graph: GraphProto, signature: Signature, decoder: PlainPorts, vocabulary: int | None
+) -> PlainEncoder:
+    """The encoder in `artifact`, and how it feeds a decoder whose ports are known. vocabulary: of token ids.
 
     Faults: ambiguous-port, unclaimed-input.
     """
     faults: Faults = []
     edges = tuple(_edges(signature, decoder, faults))
-    inputs = tuple(encoder_inputs(graph, signature, faults))
+    inputs = encoder_inputs(graph, signature, vocabulary)
+    tokens = token_inputs(graph, signature, vocabulary)
+    if len(tokens) > 1:
+        what = f"{listed(each.name for each in tokens)} look into tables: each could be the token ids"
+        faults.append(("ambiguous-port", "token_input", what, ""))
     fed = {each.input.name: each.value for each in edges}
     masks = [each for each in inputs if each.filled == 1]
     if decoder.over_source and len(masks) == len(decoder.over_source) == 1:
@@ -77,26 +83,42 @@ def _fits(output: Port, port: Port) -> bool:
     return all(one == other for one, other in pairs if isinstance(one, int) and isinstance(other, int))
 
 
-def encoder_inputs(graph: GraphProto, signature: Signature, faults: Faults) -> Iterator[StageInput]:
-    """How each input of a graph without state is filled: the request's tokens, ones for a mask, zeros for kinds of
-    tokens, anything else by the caller.
+def encoder_inputs(
+    graph: GraphProto, signature: Signature, vocabulary: int | None, alone: bool = False
+) -> tuple[StageInput, ...]:
+    """How each input of a graph without state is filled: token ids, ones for a mask, zeros for kinds of tokens,
+    anything else by the caller. alone: no other graph takes the request's tokens; each input goes by its own name.
     """
     edges = Edges(graph)
     flat = [each for each in signature.inputs if each.dtype in _INTEGERS and rank_of(each) == 2]
     tables = {each.name: max(edges.table_rows(each.name), default=0) for each in flat}
-    tokens = [each for each in flat if tables[each.name] >= KINDS_OF_TOKENS and not edges.turns(each.name)]
-    if len(tokens) > 1:
-        what = f"{listed(each.name for each in tokens)} look into tables: each could be the token ids"
-        faults.append(("ambiguous-port", "token_input", what, ""))
-    main = tokens[:1] or [each for each in signature.inputs if "float" in each.dtype][:1]
+    tokens = token_inputs(graph, signature, vocabulary)
+    main = [*tokens, *(each for each in signature.inputs if "float" in each.dtype)][:1]
+    found: list[StageInput] = []
     for port in signature.inputs:
         value = f"application.{port.name}"
-        if port in tokens[:1]:
-            yield StageInput(port, REQUEST_TOKENS, asked=True, tokens=True)
-        elif port in flat and not edges.turns(port.name) and main and _same_extents(port, main[0]):
-            yield StageInput(port, value, asked=True, filled=0 if tables[port.name] else 1)
+        if [port] == tokens:
+            found.append(StageInput(port, value if alone else REQUEST_TOKENS, asked=True, tokens=True))
+        elif port in flat and not _counts(port, edges, tables) and main and _same_extents(port, main[0]):
+            found.append(StageInput(port, value, asked=True, filled=0 if tables[port.name] else 1))
         else:
-            yield StageInput(port, value, asked=True)
+            found.append(StageInput(port, value, asked=True))
+    return tuple(found)
+
+
+def token_inputs(graph: GraphProto, signature: Signature, vocabulary: int | None) -> list[Port]:
+    """The inputs that could be token ids: they look into a table, of as many rows as there are ids where one does."""
+    edges = Edges(graph)
+    flat = [each for each in signature.inputs if each.dtype in _INTEGERS and rank_of(each) == 2]
+    tables = {each.name: edges.table_rows(each.name) for each in flat if not edges.turns(each.name)}
+    found = [each for each in flat if max(tables.get(each.name, ()), default=0) >= KINDS_OF_TOKENS]
+    exact = [each for each in found if vocabulary in tables[each.name]]
+    return exact if len(exact) == 1 else found
+
+
+def _counts(port: Port, edges: Edges, tables: Mapping[str, int]) -> bool:
+    """Whether an input holds positions, or ids of some kind: it is neither a mask nor kinds of tokens."""
+    return edges.turns(port.name) or tables[port.name] >= KINDS_OF_TOKENS
 
 
 def _same_extents(port: Port, main: Port) -> bool:

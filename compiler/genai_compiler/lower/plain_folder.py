@@ -6,44 +6,39 @@ be an encoder and its decoder; more are several readings: the caller names one, 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
 
-from genai_compiler.lower.bare_decoder import DecoderSource
+from genai_compiler.lower.bare_decoder import bare_text_facts
 from genai_compiler.lower.composite import OUTPUT_START, with_rows
 from genai_compiler.lower.decoder_facts import PROMPT
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.matching import spell_port
 from genai_compiler.lower.plain_defaults import FILE as GENERATION
 from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_encoder import DECODER, PlainEncoder, plain_encoder
+from genai_compiler.lower.plain_numbers import PlainSource, StatedNumbers
 from genai_compiler.lower.plain_ports import PlainPorts, plain_ports
+from genai_compiler.lower.single_pass import OF_GENERATION, note, single_pass
 from genai_compiler.lower.stages import with_stages
-from genai_compiler.lower.stated import Fact, Stated
+from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
 from genai_compiler.read.files import read_document
 from genai_compiler.read.places import DocPath, Places
+from genai_compiler.read.sentence_modules import read_sentence_modules
+from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Signature, load_graph, signature_of
 
 CONFIG = "config.json"
 DECLARE = "an inference_metadata.yaml beside the graph"
 _IO: DocPath = ("model", "io")
 _SUFFIXES = (".onnx", ".onnx.textproto")
-_TEXT_PART = "text_config"
-_KEYS: Mapping[Fact, tuple[str, ...]] = {
-    "kv_heads": ("num_key_value_heads",),
-    "head_size": ("head_dim",),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers"),
-    "vocab_size": ("vocab_size",),
-    "context_length": ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "max_seq_len"),
-}
-_HEADS, _WIDTH = ("num_attention_heads", "n_head", "n_heads"), ("hidden_size", "n_embd", "d_model")
 
 
 def is_plain_folder(root: Path) -> bool:
@@ -58,19 +53,23 @@ def plain_graphs(root: Path) -> tuple[str, ...]:
     return tuple(sorted(each.relative_to(root).as_posix() for each in found))
 
 
-def lower_plain(root: Path, graphs: Sequence[str] = ()) -> Lowered:
+def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     """Lower the folder `root`. graphs: the files the caller chose, package-relative, () for all there are.
 
     Raises CompileError with every problem, warnings included.
     """
     config, places = _side_file(root, CONFIG)
-    stated = _StatedNumbers.of(config)
+    stated = StatedNumbers.of(config)
     parts = [_part(root, each, stated) for each in chosen_graphs(root, graphs)]
     decoder, encoder = parts[0] if len(parts) == 1 else _decoder_of(root, parts, graphs), None
     ports = decoder.ports
+    if len(parts) == 1 and _is_single_pass(decoder, config):
+        return _lower_single(root, decoder, stated, places)
     if len(parts) > 1 and not ports.faults:
         other = next(each for each in parts if each is not decoder)
-        encoder = plain_encoder(other.artifact, other.model.graph, other.signature, ports)
+        encoder = plain_encoder(
+            other.artifact, other.model.graph, other.signature, ports, stated.numbers.get("vocab_size")
+        )
         ports.faults += encoder.faults
     elif not ports.faults:
         ports.faults += _unfed(ports)
@@ -107,10 +106,48 @@ class _Part:
     ports: PlainPorts
 
 
-def _part(root: Path, artifact: str, stated: "_StatedNumbers") -> _Part:
+def _part(root: Path, artifact: str, stated: StatedNumbers) -> _Part:
     model = load_graph(root / artifact, root)
     signature = signature_of(model, artifact, root)
     return _Part(artifact, model, signature, plain_ports(model.graph, signature, stated.numbers.get("vocab_size")))
+
+
+_LACKS = frozenset({"no-logits", "no-embedding-stage"})
+
+
+def _is_single_pass(part: _Part, config: Mapping[str, Any]) -> bool:
+    """Whether a graph keeps nothing and gives no logits over its own ids, and nobody says that it is a decoder."""
+    classes = config.get("architectures")
+    of_text = any(str(each).endswith("ForCausalLM") for each in classes) if isinstance(classes, list) else False
+    lacks = {code for code, *_ in part.ports.faults}
+    return (
+        not part.ports.keeps
+        and bool(lacks)
+        and lacks <= _LACKS
+        and config.get("is_decoder") is not True
+        and not of_text
+    )
+
+
+def _lower_single(root: Path, part: _Part, stated: StatedNumbers, places: Places) -> LoweredGraph:
+    """An encoder alone: one call. Raises CompileError for a graph that can't run."""
+    text, doubts = bare_text_facts(root, None, places)
+    pooling, unclear = read_sentence_modules(root)
+    found = check_graph(part.model, part.artifact, True)
+    if errors(found):
+        raise CompileError(found)
+    vocabulary = stated.numbers.get("vocab_size")
+    document, warned = single_pass(part.artifact, part.model, part.signature, pooling, vocabulary)
+    kept = (each for each in doubts if each.code not in OF_GENERATION)
+    return LoweredGraph(
+        document=document,
+        problems=ordered((*found, *kept, *unclear, *warned)),
+        notes=(f"provenance: nothing is declared; read from the graph {part.artifact}", note(part.signature)),
+        text=replace(text, end_ids=()),
+        providers=(),
+        session_options=SessionOptions(),
+        signature=part.signature,
+    )
 
 
 def _decoder_of(root: Path, parts: Sequence[_Part], named: Sequence[str]) -> _Part:
@@ -167,81 +204,7 @@ def _several(root: Path, found: Sequence[str]) -> CompileError:
     return CompileError([Problem("several-graphs", Place(root.resolve().name), "", what, help)])
 
 
-# ---- what config.json states -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _StatedNumbers:
-    """numbers: by fact; keys: where each stands, or would. derived: what the file only implies."""
-
-    numbers: Mapping[Fact, int]
-    keys: Mapping[Fact, DocPath]
-    derived: Mapping[Fact, int]
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "_StatedNumbers":
-        part = config.get(_TEXT_PART)
-        inside = isinstance(part, dict) and "vocab_size" in part
-        holder: Mapping[str, Any] = part if inside and isinstance(part, dict) else config
-        start: DocPath = (_TEXT_PART,) if inside else ()
-        numbers: dict[Fact, int] = {}
-        keys: dict[Fact, DocPath] = {}
-        for fact, names in _KEYS.items():
-            name = next((each for each in names if _number(holder, each) is not None), None)
-            keys[fact] = (*start, name or names[0])
-            if name is not None:
-                numbers[fact] = _number(holder, name) or 0
-        heads, width = _first(holder, _HEADS), _first(holder, _WIDTH)
-        derived: dict[Fact, int] = {} if heads is None else {"kv_heads": heads}
-        if heads is not None and width is not None and width % heads == 0:
-            derived["head_size"] = width // heads
-        return cls(numbers, keys, derived)
-
-
-def _number(holder: Mapping[str, Any], name: str) -> int | None:
-    value = holder.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31 else None
-
-
-def _first(holder: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((found for each in names if (found := _number(holder, each)) is not None), None)
-
-
-@dataclass(frozen=True)
-class PlainSource(DecoderSource):
-    """The graph, with the numbers of `config.json` in the place of a document's."""
-
-    numbers: _StatedNumbers = field(default_factory=lambda: _StatedNumbers({}, {}, {}))
-
-    def _stated(self) -> Stated:
-        """As of a document; what `config.json` only implies fills extents that the graph leaves open."""
-        said, keys = self.numbers.numbers, self.numbers.keys
-        open_axes = _open_axes(self)
-        implied = {fact: n for fact, n in self.numbers.derived.items() if fact in open_axes and fact not in said}
-        every = {**implied, **said}
-        nowhere: DocPath = ()
-        others: dict[Fact, DocPath] = dict.fromkeys(("window", "share_buffer", "key", "value", "state"), nowhere)
-        return Stated(
-            kv_heads=every.get("kv_heads"),
-            head_size=every.get("head_size"),
-            layers=said.get("layers"),
-            vocab_size=said.get("vocab_size"),
-            context_length=said.get("context_length"),
-            share_buffer=False,
-            window=None,
-            paths={**others, **keys},
-            place=self.places.find,
-        )
-
-
-def _open_axes(source: DecoderSource) -> set[Fact]:
-    """Which numbers of its caches a graph leaves to others."""
-    model = load_graph(source.root / source.artifact, source.root)
-    signature = signature_of(model, source.artifact, source.root)
-    named = set(source.io.kv_inputs or ())
-    shapes = [each.shape for each in signature.inputs if each.name in named and each.shape and len(each.shape) == 4]
-    axes: tuple[tuple[Fact, int], ...] = (("kv_heads", 1), ("head_size", 3))
-    return {fact for fact, axis in axes if any(not isinstance(shape[axis], int) for shape in shapes)}
+# ---- files beside the graphs -----------------------------------------------------------------------------------------
 
 
 def _side_file(root: Path, name: str) -> tuple[Mapping[str, Any], Places]:

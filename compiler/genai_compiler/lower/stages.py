@@ -174,6 +174,7 @@ def _input(stage: Stage, given: StageInput) -> Data:
         declared |= {"required": False, "default": given.filled}
     if given.tokens:
         role = {"kind": "runtime", "version": "1.0", "role": "prompt_tokens"}
-        return declared | {"role": role, "source": {"kind": "request"}}
+        own = {"kind": "application", "name": given.port.name}
+        return declared | {"role": role, "source": {"kind": "request"} if given.value == REQUEST_TOKENS else own}
     name = given.value.removeprefix("application.")  # the port's, with its model's before it where two have that name
     return declared | {"role": {"kind": "opaque"}, "source": {"kind": "application", "name": name}}
