@@ -80,12 +80,14 @@ class Net:
 class Form:
     """beside: "tokens" or "sound" that an encoder takes, "" for a decoder alone. later: the flag's value there.
 
-    handed: the second network hands the encoder's caches on, where others give constants. names: how ports are called.
+    handed: the second network hands the encoder's caches on, where others give constants. alike: branches call results
+    as the graph's outputs are called. names: how ports are called.
     """
 
     beside: str = "sound"
     later: bool = True
     handed: bool = False
+    alike: bool = False
     names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def name(self, port: str) -> str:
@@ -140,7 +142,7 @@ def _values(form: Form, name: Any) -> list[Any]:
 def _network(form: Form, side: str, weights: dict[str, Array]) -> GraphProto:
     """One branch: all tokens at once without caches, or new tokens with them."""
     net, later = Net(side, weights), side == "later"
-    out = {each: f"{side}.{each}" for each in output_names(form)}
+    out = {each: form.name(each) if form.alike else f"{side}.{each}" for each in output_names(form)}
     ids = form.name("ids")
     x = net.op("Gather", net.weight("embedding", VOCABULARY, HIDDEN), ids)
     bias = net.hides(_heard(net, form)) if form.beside else ""

@@ -38,7 +38,11 @@ def numbered(form: Form) -> Form:
     """The same decoder with ports that are called by numbers, in an order that says nothing."""
     names = ["ids", FLAG, "states", "mask", *past_names(form), *output_names(form)]
     return Form(
-        form.beside, form.later, form.handed, {each: f"port_{len(names) - at}" for at, each in enumerate(names)}
+        form.beside,
+        form.later,
+        form.handed,
+        form.alike,
+        {each: f"port_{len(names) - at}" for at, each in enumerate(names)},
     )
 
 
@@ -46,6 +50,7 @@ FORMS = {
     "sound": Form("sound"),
     "sound, the flag the other way round": Form("sound", later=False),
     "sound, caches handed on": Form("sound", handed=True),
+    "sound, results named alike": Form("sound", alike=True),
     "sound, numbered": numbered(Form("sound")),
     "tokens": Form("tokens"),
     "tokens, numbered": numbered(Form("tokens", later=False)),
