@@ -207,3 +207,27 @@ def test_one_of_each_is_named_among_several(tmp_path: Path) -> None:
     compile_package(folder, out=tmp_path / "out", options=Options(graph=("onnx/encoder_q.onnx", "onnx/decoder.onnx")))
     made = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert {each["path"] for each in made["files"]} >= {"onnx/encoder_q.onnx", "onnx/decoder.onnx"}
+
+
+# ---- with a few words of a document ----------------------------------------------------------------------------------
+
+
+def composed(folder: Path, form: Form) -> Path:
+    """The two graphs in an older document that joins them; ports are the graph's to tell."""
+    folder.mkdir()
+    for name, model in (("encoder.onnx", encoder(form)), ("decoder.onnx", merged_decoder(form))):
+        onnx.save(model, folder / name)
+    models = {"encoder": {"filename": "encoder.onnx"}, "decoder": {"filename": "decoder.onnx", "io": {}}}
+    strategy = {"kind": "composite", "stages": [
+        {"name": "a", "strategy": {"kind": "single_pass", "model": "encoder"}, "run_on": "prompt_only"},
+        {"name": "b", "strategy": {"kind": "autoregressive", "decoder": "decoder"}, "run_on": "every_step"},
+    ]}  # fmt: skip
+    pipeline = {"models": models, "strategy": strategy, "dataflow": [{"from": "encoder.made", "to": "decoder.states"}]}
+    document = {"pipeline": pipeline, "model": {"max_sequence_length": 64}}
+    (folder / "inference_metadata.yaml").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_mask_over_the_encoder_s_entries_is_never_the_decoder_s_own(tmp_path: Path) -> None:
+    """The document has no word for it: it is refused, where the runtime's own mask would hide nothing."""
+    assert "'mask'" in refused(composed(tmp_path / "p", Form("sound")))["unclaimed-input"]

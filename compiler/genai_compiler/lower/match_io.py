@@ -144,13 +144,18 @@ def match_io(
     if mask is None and io.attention_mask_input is None:
         other = _last_extent(tokens)
         mask = matching.pick(
-            [each for each in _flat_integers(matching) if _last_extent(each) != other],
+            [
+                each
+                for each in _flat_integers(matching)
+                if _last_extent(each) != other and each.name not in surroundings.over_source
+            ],
             "attention_mask_input",
             "attention mask",
             False,
         )
     if positions is None and io.position_ids_input is None:
-        positions = matching.pick(_flat_integers(matching), "position_ids_input", "positions", False)
+        flat = [each for each in _flat_integers(matching) if each.name not in surroundings.over_source]
+        positions = matching.pick(flat, "position_ids_input", "positions", False)
     _check_integers(tokens, mask, positions, matching)
     _refuse_unclaimed(matching)
     found = MatchedPorts(tokens, mask, positions, logits, hidden, surroundings.zeros, keys, values, fixed)

@@ -20,6 +20,7 @@ class Surroundings:
     unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
     model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. flag: the input that picks one
     network for the prompt and one for later tokens; crossed: (past, present) of the caches that the first gives.
+    over_source: masks over what an encoder gives.
     """
 
     tokens: Port | None = None
@@ -29,6 +30,7 @@ class Surroundings:
     zeros: tuple[Port, ...] = ()
     flag: Port | None = None
     crossed: tuple[tuple[str, str], ...] = ()
+    over_source: frozenset[str] = frozenset()
 
 
 @dataclass
