@@ -170,20 +170,29 @@ def layers_of(edges: Edges, grown: Pairs) -> tuple[list[tuple[str, str]], list[s
 
 def appends(edges: Edges, past: str, present: str) -> bool:
     """Whether the present is the past and what is new, joined on axis 2, by itself or inside an operator."""
+    return _slot(edges.writer.get(present), past) >= 0 or appended_to(edges, present) == past
+
+
+def appended_to(edges: Edges, present: str) -> str:
+    """What a present begins with where it is a value and what is new, joined on axis 2; "" for any other."""
     node = edges.writer.get(present)
-    if _slot(node, past) >= 0:
-        return True
     for _ in range(4):
         if node is None or node.op_type not in _PLAIN:
             break
-        node = edges.writer.get(node.input[0])
+        node = edges.writer.get(input_at(node, 0))
     if node is None or node.op_type != "Concat" or len(node.input) != 2:
-        return False
+        return ""
     axis = next((int(each.i) for each in node.attribute if each.name == "axis"), 0)
-    first = node.input[0]
-    while (writer := edges.writer.get(first)) is not None and writer.op_type in _PLAIN:
-        first = writer.input[0]
-    return axis in (2, -2) and first == past
+    return _first_of(edges, node.input[0]) if axis in (2, -2) else ""
+
+
+def _first_of(edges: Edges, name: str) -> str:
+    """The value that a name is a mere copy of."""
+    seen = set[str]()
+    while name not in seen and (writer := edges.writer.get(name)) is not None and writer.op_type in _PLAIN:
+        seen.add(name)
+        name = input_at(writer, 0)
+    return str(name)
 
 
 def _slot(node: NodeProto | None, past: str) -> int:

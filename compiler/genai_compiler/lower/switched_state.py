@@ -15,7 +15,7 @@ from genai_compiler.lower.plain_state import (
     Pairs,
     PlainState,
     alike,
-    appends,
+    appended_to,
     layers_of,
     may_be_state,
     meetings_of,
@@ -56,11 +56,12 @@ def _grown(graph: GraphProto, signature: Signature) -> Pairs:
     """Past -> present of the caches that a network appends to, in the order of the inputs."""
     told = dict(told_pairs(cache_ops(graph), scattered=False))
     edges = Edges(graph)
+    pasts = {each.name: each for each in signature.inputs if may_be_state(each)}
+    joined = {each.name: appended_to(edges, each.name) for each in signature.outputs}
     pairs = {
-        past.name: present.name
-        for past in signature.inputs
-        for present in signature.outputs
-        if may_be_state(past) and alike(past, present) and appends(edges, past.name, present.name)
+        joined[each.name]: each.name
+        for each in signature.outputs
+        if joined[each.name] in pasts and alike(pasts[joined[each.name]], each)
     }
     every = {**told, **pairs}
     return {each.name: every[each.name] for each in signature.inputs if each.name in every}
@@ -113,6 +114,10 @@ def _met(graph: GraphProto, names: list[str]) -> dict[tuple[int, str], str]:
     edges = Edges(graph)
     order = {id(node): at for at, node in enumerate(edges.nodes)}
     met = {name: meetings_of(edges, name, name) for name in names}
-    found = {name: (order[places[0][1]], places[0][0]) for name, places in met.items() if len(places) == 1}
+    found = {
+        name: (order[places[0][1]], places[0][0])
+        for name, places in met.items()
+        if len(places) == 1 and places[0][1] in order
+    }
     counted = {place: at for at, place in enumerate(sorted({at for at, _ in found.values()}))}
     return {(counted[at], part): name for name, (at, part) in found.items()}
