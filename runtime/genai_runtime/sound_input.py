@@ -1,4 +1,4 @@
-"""Sound files as a request brings them: what the package's processor file says becomes of them, as an input tensor."""
+"""Sound files for a package that takes samples: what its processor file says becomes of them, as an input tensor."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,23 +9,15 @@ from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.values import Array
 
 Data = Mapping[str, Any]
-"""A manifest's content."""
+"""A manifest's content, or its entry `sound`."""
 _EPSILON = 1e-7
 
 
-def sound_tensor(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
-    """The value of the input for sound: samples [1, n], or the file's own bytes; nothing without files.
+def samples_of(sound: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
+    """The value of the input for samples [1, n]. sound: the manifest's entry.
 
-    Raises RequestError:
-    `bad-inputs`, `no-such-file`, `unreadable-file`, `no-audio-input`, `bad-audio`, `audio-too-long`, `audio-window`.
+    Raises RequestError: `no-such-file`, `unreadable-file`, `bad-audio`, `audio-too-long`, `audio-window`.
     """
-    if isinstance(audio, bytes | str | Path):
-        raise RequestError("bad-inputs", "audio is a list of files: bytes or Path objects", help="write audio=[...]")
-    if not audio:
-        return {}
-    sound = data["sound"]
-    if sound is None:
-        return _encoded(data, audio)
     from genai_runtime.adapters.audio.program import AudioProgram
 
     steps = [("resample", float(sound["sample_rate"]))]
@@ -35,6 +27,18 @@ def sound_tensor(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
         return program.run([content_of("audio", each) for each in audio])
     except ExecutionError as fault:  # a file that a caller gave is a matter of the request
         raise RequestError(fault.code, fault.what, help=fault.help) from fault
+
+
+def sound_tensor(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
+    """The value of the input for sound: samples, or the files' own bytes; nothing without files.
+
+    Raises RequestError: `bad-inputs`, `no-audio-input`, and those of `samples_of`.
+    """
+    if isinstance(audio, bytes | str | Path):
+        raise RequestError("bad-inputs", "audio is a list of files: bytes or Path objects", help="write audio=[...]")
+    if not audio:
+        return {}
+    return _encoded(data, audio) if data["sound"] is None else samples_of(data["sound"], audio)
 
 
 def start_of_output(data: Data) -> list[int]:

@@ -18,7 +18,7 @@ from genai_compiler import compile_package
 from genai_compiler.driver import Compiled, Options
 from genai_runtime import RequestError
 from genai_runtime.cli import main
-from genai_runtime.sound_input import sound_tensor
+from genai_runtime.sound_input import samples_of
 
 from tests.data import needs_data
 from tests.lower.merged_decoders import Form, encoder, merged_decoder, plain_loop
@@ -86,7 +86,7 @@ def test_a_file_alone_is_transcribed(tmp_path: Path) -> None:
 
 def test_the_processor_file_says_what_becomes_of_samples(tmp_path: Path) -> None:
     with loaded(package(tmp_path / "p", {**PROCESSOR, "do_normalize": True})) as model:
-        made = sound_tensor(json.loads((tmp_path / "out" / "manifest.json").read_text()), [sound(numbers())])
+        made = samples_of(json.loads((tmp_path / "out" / "manifest.json").read_text())["sound"], [sound(numbers())])
         held = numbers().astype(np.float64) / 32768
         wanted = (held - held.mean()) / np.sqrt(held.var() + 1e-7)
         assert list(made) == ["application.samples"]
@@ -97,9 +97,9 @@ def test_the_processor_file_says_what_becomes_of_samples(tmp_path: Path) -> None
 def test_another_rate_is_brought_to_the_model_s(tmp_path: Path) -> None:
     """A slow sine at 24 kHz: a third of the samples are left, on the same curve."""
     compiled(package(tmp_path / "p"))
-    data = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    data = json.loads((tmp_path / "out" / "manifest.json").read_text())["sound"]
     curve = np.round(20000 * np.sin(np.arange(3000) / 3000 * 2 * np.pi * 12)).astype(np.int16)
-    (made,) = sound_tensor(data, [sound(curve, 24000)]).values()
+    (made,) = samples_of(data, [sound(curve, 24000)]).values()
     assert made.shape == (1, 1000)
     np.testing.assert_allclose(made[0, 50:-50], curve[::3][50:-50] / 32768, atol=2e-3)
 
