@@ -215,6 +215,7 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "source": each.source,
         "application": each.application_name,
         "required": each.required,
+        "default": list(each.default) if isinstance(each.default, tuple) else each.default,
     }
 
 
