@@ -1,0 +1,215 @@
+"""Denoising loops (`strategy.kind: iterative`) around small graphs: each form runs as a loop over ONNX Runtime's own
+sessions does.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
+import numpy as np
+import onnxruntime
+import pytest
+from genai_compiler.convert import convert_package
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.lower.iterative_packages import (
+    DOCUMENT,
+    FLOAT,
+    HALF,
+    INT,
+    Denoiser,
+    opened,
+    package,
+    painter,
+    strategy,
+    told,
+    words,
+)
+
+NOISE = np.random.default_rng(9).normal(size=(2, 4, 3, 2)).astype(np.float32)
+IDS = np.array([[1, 2, 3], [4, 5, 6]])
+NEGATIVE = np.array([[7], [8]])
+REQUEST: dict[str, Any] = {"request.input_ids": IDS, "request.negative_input_ids": NEGATIVE, "noise": NOISE}
+
+
+def by_hand(folder: Path, scale: float | None, divided: float = 0.5, when: Any = np.int64) -> dict[str, Any]:
+    """DDIM over the sessions themselves: 3 steps at 667, 334 and 1, then the noise of the first timestep."""
+    run = {each: onnxruntime.InferenceSession(folder / f"{each}.onnx") for each in ("words", "denoiser", "painter")}
+    types = {each.name: each.type for each in (*run["denoiser"].get_inputs(), *run["painter"].get_inputs())}
+    numpy = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+    signal = np.cumprod(1 - np.linspace(0.0001, 0.02, 1000))
+    texts = [run["words"].run(["meaning"], {"ids": each})[0] for each in (IDS, NEGATIVE)]
+    x = NOISE.astype(np.float64)
+    for now, then in ((667, 334), (334, 1), (1, 0)):
+        noisy = x.astype(numpy[types["noisy"]])
+        rank = len(run["denoiser"].get_inputs()[1].shape)
+        time = np.full((2,) * rank, now, when)
+        guesses = [run["denoiser"].run(None, {"noisy": noisy, "when": time, "text": text})[0] for text in texts]
+        towards, without = (each.astype(np.float64) for each in guesses)
+        guess = towards if scale is None else without + scale * (towards - without)
+        clean = (x - np.sqrt(1 - signal[now]) * guess) / np.sqrt(signal[now])
+        x = np.sqrt(signal[then]) * clean + np.sqrt(1 - signal[then]) * guess
+    picture = run["painter"].run(None, {"latents": (x / divided).astype(numpy[types["latents"]])})[0]
+    return {"latents": x, "image": picture}
+
+
+def close(made: Any, wanted: dict[str, Any], rough: bool = False) -> None:
+    for name, each in wanted.items():
+        assert np.abs(made[name] - each).max() <= (1e-2 if rough else 2e-5) * np.abs(each).max(), name
+
+
+# ---- forms -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_guided_loop_equals_one_over_the_sessions(tmp_path: Path) -> None:
+    """Prompts of different length; two rows, each as its run alone; latents divided by what the document states."""
+    folder = package(tmp_path / "p")
+    with opened(folder, tmp_path / "out") as model:
+        made = model.run(REQUEST)
+        close(made, by_hand(folder, 3.0))
+        assert made.iterations == 3
+        alone = model.run({name: value[1:] for name, value in REQUEST.items()})
+        np.testing.assert_array_equal(alone["latents"][0], made["latents"][1])
+        per_row = model.run({**REQUEST, "request.guidance_scale": np.array([1.0, 3.0], np.float32)})
+        np.testing.assert_array_equal(per_row["latents"][1], made["latents"][1])
+        close({"latents": per_row["latents"][0]}, {"latents": by_hand(folder, 1.0)["latents"][0]})
+        assert model.run({**REQUEST, "request.max_iterations": [5]}).iterations == 5
+
+
+@pytest.mark.parametrize(
+    "denoiser",
+    [
+        Denoiser(time=FLOAT, time_shape=[]),
+        Denoiser(time=TensorProto.INT32, time_shape=["b"]),
+        Denoiser(latents=HALF, guess=HALF),
+    ],
+    ids=["one float", "int32 a row", "half precision"],
+)
+def test_timesteps_and_latents_go_in_as_the_graph_takes_them(denoiser: Denoiser, tmp_path: Path) -> None:
+    half = denoiser.latents == HALF
+    folder = package(tmp_path / "p", denoiser=denoiser.made(), painter=painter(HALF if half else FLOAT))
+    when = {FLOAT: np.float32, INT: np.int64, TensorProto.INT32: np.int32}[denoiser.time]
+    request = {**REQUEST, "noise": NOISE.astype(np.float16 if half else np.float32)}
+    with opened(folder, tmp_path / "out") as model:
+        close(model.run(request), by_hand(folder, 3.0, when=when), rough=half)
+
+
+def test_without_guidance_there_is_one_pass_and_no_negative_prompt(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", strategy(guidance_scale=..., cfg_conditioning_input=...))
+    with opened(folder, tmp_path / "out") as model:
+        names = {each["name"] for each in model.describe()["inputs"]}
+        assert not names & {"request.negative_input_ids", "request.guidance_scale"}
+        close(model.run({"request.input_ids": IDS, "noise": NOISE}), by_hand(folder, None))
+
+
+def test_without_a_text_encoder_the_caller_gives_both_texts(tmp_path: Path) -> None:
+    flows = [each for each in DOCUMENT["pipeline"]["dataflow"] if "words" not in each["from"]]
+    folder = package(tmp_path / "p", {"pipeline": {"models": {"words": ...}, "dataflow": flows}})
+    session = onnxruntime.InferenceSession(folder / "words.onnx")
+    texts = [session.run(None, {"ids": each})[0] for each in (IDS, NEGATIVE)]
+    with opened(folder, tmp_path / "out") as model:
+        made = model.run({"text": texts[0], "negative_text": texts[1], "noise": NOISE})
+        close(made, by_hand(folder, 3.0))
+
+
+def test_a_second_conditioning_is_varied_with_the_first_and_others_are_shared(tmp_path: Path) -> None:
+    """Two outputs of one text encoder feed the denoiser; a third input is the caller's, for both passes."""
+    denoiser = Denoiser().made()
+    denoiser.graph.input.append(helper.make_tensor_value_info("pooled", FLOAT, ["b", "m", 5]))
+    denoiser.graph.input.append(helper.make_tensor_value_info("ratio", FLOAT, ["b"]))
+    mean = helper.make_node("ReduceMean", ["pooled", "inner"], ["share"], keepdims=1)
+    denoiser.graph.initializer.append(numpy_helper.from_array(np.array([1, 2]), "inner"))
+    denoiser.graph.node[-1].input[0] = "whole"
+    extra = [
+        mean,
+        helper.make_node("Unsqueeze", ["share", "fourth"], ["share4"]),
+        helper.make_node("Reshape", ["ratio", "column"], ["ratio4"]),
+        helper.make_node("Mul", ["share4", "ratio4"], ["weighed"]),
+        helper.make_node("Add", ["sum", "weighed"], ["whole"]),
+    ]
+    denoiser.graph.initializer.append(numpy_helper.from_array(np.array([3]), "fourth"))
+    last = denoiser.graph.node.pop()
+    denoiser.graph.node.extend([*extra, last])
+    flows = [*DOCUMENT["pipeline"]["dataflow"], {"from": "words.summary", "to": "denoiser.pooled"}]
+    over = {"pipeline": {"dataflow": flows}}
+    folder = package(tmp_path / "p", over, words=words("meaning", "summary"), denoiser=denoiser)
+    ratio = np.array([0.5, 2.0], np.float32)
+    with opened(folder, tmp_path / "out") as model:
+        made = model.run({**REQUEST, "ratio": ratio})
+    run = {each: onnxruntime.InferenceSession(folder / f"{each}.onnx") for each in ("words", "denoiser")}
+    signal = np.cumprod(1 - np.linspace(0.0001, 0.02, 1000))
+    texts = [run["words"].run(["meaning", "summary"], {"ids": each}) for each in (NEGATIVE, IDS)]
+    x = NOISE.astype(np.float64)
+    for now, then in ((667, 334), (334, 1), (1, 0)):
+        fed = {"noisy": x.astype(np.float32), "when": np.full(2, now), "ratio": ratio}
+        without, towards = (
+            run["denoiser"].run(None, {**fed, "text": text, "pooled": pooled})[0] for text, pooled in texts
+        )
+        guess = without + 3 * (towards - without)
+        clean = (x - np.sqrt(1 - signal[now]) * guess) / np.sqrt(signal[now])
+        x = np.sqrt(signal[then]) * clean + np.sqrt(1 - signal[then]) * guess
+    close(made, {"latents": x})
+
+
+def test_a_loop_alone_gives_its_latents(tmp_path: Path) -> None:
+    flows = DOCUMENT["pipeline"]["dataflow"][:2]
+    folder = package(tmp_path / "p", {"pipeline": {"models": {"painter": ...}, "dataflow": flows}})
+    with opened(folder, tmp_path / "out") as model:
+        assert not model.draws
+        close(model.run(REQUEST), {"latents": by_hand(folder, 3.0)["latents"]})
+
+
+@pytest.mark.parametrize("extents", [True, False])
+def test_width_and_height_become_latents_by_the_decoders_extents(extents: bool, tmp_path: Path) -> None:
+    """Said by its ports (2*h, w * 3), or found by shape inference."""
+    folder = package(tmp_path / "p", painter=painter(extents=extents))
+    ids = {name: value for name, value in REQUEST.items() if name != "noise"}
+    with opened(folder, tmp_path / "out") as model:
+        made = model.run({**ids, "request.width": [9], "request.height": [8], "request.seed": [4, 5]})
+        assert made["latents"].shape == (2, 4, 4, 3)
+        assert made["image"].shape == (2, 3, 8, 9)
+        other = model.run({**ids, "request.width": [9], "request.height": [8], "request.seed": [5, 5]})
+        np.testing.assert_array_equal(other["latents"][1], made["latents"][1])
+        assert (other["latents"][0] != made["latents"][0]).any()
+
+
+def test_steps_are_asked_for_where_the_document_has_none(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", strategy(num_steps=...))
+    with opened(folder, tmp_path / "out") as model:
+        with pytest.raises(genai_runtime.RequestError, match="missing-input"):
+            model.run(REQUEST)
+        close(model.run({**REQUEST, "request.max_iterations": [3]}), by_hand(folder, 3.0))
+
+
+def test_a_latent_space_that_the_document_does_not_scale_is_said_and_taken_as_it_is(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", {"pipeline": {"models": {"painter": {"scaling_factor": ...}}}})
+    (problem,) = told(folder)["unscaled-latents"]
+    assert (problem.severity, problem.path) == ("warning", "pipeline.models.painter")
+    with opened(folder, tmp_path / "out") as model:
+        close(model.run(REQUEST), by_hand(folder, 3.0, divided=1.0))
+
+
+def test_listed_timesteps_are_the_ones_visited(tmp_path: Path) -> None:
+    folder = package(
+        tmp_path / "p", strategy(timesteps=[667, 334, 1], scheduler_config={"timestep_spacing": "linspace"})
+    )
+    with opened(folder, tmp_path / "out") as model:
+        close(model.run(REQUEST), by_hand(folder, 3.0))
+        with pytest.raises(genai_runtime.RequestError, match="bad-steps"):
+            model.run({**REQUEST, "request.max_iterations": [4]})
+
+
+# ---- a document that people have edited ------------------------------------------------------------------------------
+
+
+def test_a_parameter_that_the_adapter_refuses_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p")
+    text = convert_package(folder).text
+    assert "docs/diffusion.md" in text
+    (folder / "inference_metadata.yaml").write_text(text.replace("solver: ddim", "solver: ddpm"))
+    (problem,) = told(folder)["adapter-parameters"]
+    assert "'solver' is 'ddpm'" in problem.what
+    assert problem.path == "pipeline.workflow.components.diffusion_schedule.contract.parameters"
+    (folder / "inference_metadata.yaml").write_text(text)
+    with opened(folder, tmp_path / "out") as model:
+        close(model.run(REQUEST), by_hand(folder, 3.0))
