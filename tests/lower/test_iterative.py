@@ -2,6 +2,7 @@
 sessions does.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import genai_runtime
 import numpy as np
 import onnxruntime
 import pytest
+from genai_compiler import compile_package
 from genai_compiler.convert import convert_package
+from genai_compiler.driver import Options
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.conftest import FIXTURES
 from tests.lower.iterative_packages import (
     DOCUMENT,
     FLOAT,
@@ -197,6 +201,37 @@ def test_listed_timesteps_are_the_ones_visited(tmp_path: Path) -> None:
         close(model.run(REQUEST), by_hand(folder, 3.0))
         with pytest.raises(genai_runtime.RequestError, match="bad-steps"):
             model.run({**REQUEST, "request.max_iterations": [4]})
+
+
+@pytest.mark.parametrize("without", [(), ("fuse_islands",)])
+def test_a_solver_of_two_steps_equals_one_over_the_sessions(without: tuple[str, ...], tmp_path: Path) -> None:
+    """The fixture: DPM-Solver++ (Lu et al. 2022, algorithm 2) at 999, 749, 500, 250; the last step of first order."""
+    folder = FIXTURES / "tiny-denoiser"
+    compile_package(folder, out=tmp_path / "out", options=Options(without=without))
+    ids, negative = [6, 7, 8], [9]
+    noise = np.random.default_rng(4).normal(size=(1, 4, 3, 2)).astype(np.float32)
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        made = model.draw(ids, negative, inputs={"noise": noise}).result
+    run = {each: onnxruntime.InferenceSession(folder / f"{each}.onnx") for each in ("text_encoder", "denoiser", "vae")}
+    texts = [run["text_encoder"].run(None, {"input_ids": np.array([each])})[0] for each in (negative, ids)]
+    products = np.cumprod(1 - np.linspace(0.00085**0.5, 0.012**0.5, 1000) ** 2)
+    alphas, sigmas = np.sqrt(products), np.sqrt(1 - products)
+    x, before, last = noise.astype(np.float64), None, 0.0
+    visited: list[int | None] = [999, 749, 500, 250, None]
+    for now, then in pairwise(visited):
+        assert now is not None
+        fed = {"sample": x.astype(np.float32), "timestep": np.array([now])}
+        without_text, towards = (run["denoiser"].run(None, {**fed, "encoder_hidden_states": each})[0] for each in texts)
+        clean = (x - sigmas[now] * (without_text + 5 * (towards - without_text))) / alphas[now]
+        if then is None:
+            x = clean  # without noise nothing else is left
+            break
+        h = np.log(alphas[then] / sigmas[then]) - np.log(alphas[now] / sigmas[now])
+        data = clean if before is None else clean + h / (2 * last) * (clean - before)
+        x = sigmas[then] / sigmas[now] * x - alphas[then] * np.expm1(-h) * data
+        before, last = clean, h
+    picture = run["vae"].run(None, {"latents": (x / 0.5).astype(np.float32)})[0]
+    close(made, {"latents": x, "image": picture})
 
 
 # ---- a document that people have edited ------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ FLOWS = DOCUMENT["pipeline"]["dataflow"]
         (strategy(timestep_input="text"), "wrong-port", "pipeline.strategy.timestep_input", "one number"),
         (strategy(cfg_conditioning_input=...), "missing-field", "pipeline.strategy", "'cfg_conditioning_input'"),
         (strategy(guidance_scale=...), "missing-field", "pipeline.strategy", "'guidance_scale'"),
+        (strategy(guidance_scale=float("inf")), "out-of-range", "pipeline.strategy.guidance_scale", "inf"),
         (strategy(cfg_conditioning_input="noisy"), "missing-input", "pipeline.strategy.cfg_conditioning_input",
          "'noisy'"),
         (strategy(start_step=1), "unsupported-scheduler", "pipeline.strategy.start_step", "from a picture"),

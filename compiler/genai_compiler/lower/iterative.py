@@ -30,6 +30,8 @@ from genai_compiler.read.signature import Port
 
 _KINDS = frozenset({"iterative", "diffusion_steps", "diffusion-steps"})
 _OF_GENERATION = frozenset({"no-end-token"})
+_MOST_GUIDANCE = 1e6
+"""Beyond any scale that leaves a picture, and within every type of numbers."""
 
 
 def is_iterative(pipeline: CompositePipeline) -> bool:
@@ -214,6 +216,10 @@ def _guidance(finding: Finding, ports: LoopPorts, before: tuple[Stage, ...], den
         finding.of_strategy("missing-field", (), what, "name the denoiser's input for the prompt")
         return None
     if name is None:
+        return None
+    if scale is not None and scale > _MOST_GUIDANCE:
+        what, help = f"guidance_scale is {scale}", "7.5 is usual; 1.0 is none"
+        finding.of_strategy("out-of-range", ("guidance_scale",), what, help)
         return None
     if scale is None:
         what = f"guidance varies '{name}', and 'guidance_scale' is missing: how far?"

@@ -40,6 +40,7 @@ class Schedule:
 def training_sigmas(scheduler: Scheduler) -> Floats:
     """float64 [train_steps]: noise against signal at each training timestep, growing."""
     count, first, last = scheduler.train_steps, scheduler.beta_start, scheduler.beta_end
+    betas: Floats
     if scheduler.beta_schedule == "linear":
         betas = np.linspace(first, last, count)
     elif scheduler.beta_schedule == "scaled_linear":
@@ -88,8 +89,10 @@ def make_schedule(scheduler: Scheduler, count: int) -> Schedule:
 def _between(most: float, least: float, count: int, how: str) -> Floats:
     """Noise levels going down between two (Karras et al. 2022, equation 5 with rho 7; or evenly in their logarithm)."""
     if how == "karras":
-        return np.linspace(most ** (1 / 7), least ** (1 / 7), count) ** 7
-    return np.exp(np.linspace(np.log(most), np.log(least), count))
+        roots: Floats = np.linspace(most ** (1 / 7), least ** (1 / 7), count)
+        return roots**7
+    logarithms: Floats = np.linspace(np.log(most), np.log(least), count)
+    return np.exp(logarithms)
 
 
 def _table(scheduler: Scheduler, sigmas: Floats) -> Floats:
