@@ -11,7 +11,7 @@ FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penal
 WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 
 _OF_TEXT = ("image", "max_new_tokens", *FLOATS, *WHOLE, "stop", "adapter", "ignore_eos", "keep_special", "speculate")
-PICTURE = ("negative_prompt", "steps", "guidance_scale", "width", "height")
+PICTURE = ("negative_prompt", "steps", "guidance_scale", "width", "height", "strength")
 """Options of a picture alone; a seed belongs to text too."""
 
 _COUNTS = {
@@ -130,6 +130,9 @@ def _add_picture_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--guidance-scale", type=float, metavar="X", help="how closely a picture keeps to its prompt")
     parser.add_argument("--width", type=int, metavar="PIXELS")
     parser.add_argument("--height", type=int, metavar="PIXELS")
+    parser.add_argument(
+        "--strength", type=float, metavar="X", help="part of the steps, for one that starts from latents"
+    )
 
 
 def _add_other_options(parser: argparse.ArgumentParser) -> None:

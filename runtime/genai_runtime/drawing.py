@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from genai_runtime.adapters.diffusion.schedule import taken_steps
 from genai_runtime.declared import input_of
 from genai_runtime.given import as_tensors, token_ids
 from genai_runtime.manifest import Manifest
@@ -109,7 +110,7 @@ class DrawingSide:
             roles["seed"] = secrets.randbits(32)
         tensors = {**self._prompt_tensors(prompt, negative_prompt, given), **self._scalars(roles), **given}
         events = self._invocation(tensors, True, None, None, None, Audience(listens=on_step is not None), roles)
-        result = self._followed(events, on_step, roles.get("max_iterations"))
+        result = self._followed(events, on_step, self._steps(roles))
         seed = roles.get("seed")
         return Drawing(result.images(name), None if seed is None else int(seed), result)
 
@@ -182,12 +183,9 @@ class DrawingSide:
         first = self.tokenizer.bos_id
         return ids or [first if first is not None else self._manifest.data["generation"]["pad_id"] or 0]
 
-    def _followed(
-        self, events: Generator[Event, None, Result], on_step: Progress | None, asked: int | float | None
-    ) -> Result:
+    def _followed(self, events: Generator[Event, None, Result], on_step: Progress | None, total: int | None) -> Result:
         """Run to the end, telling of each step that the package publishes as an event."""
         told = {each["name"] for each in self._manifest.data["outputs"] if each["role"] == "event"}
-        total = int(asked) if asked is not None else self._default_steps()
         while True:
             try:
                 event = next(events)
@@ -197,7 +195,14 @@ class DrawingSide:
             if on_step is not None and event.output in told:
                 on_step(event.step + 1, total)
 
-    def _default_steps(self) -> int | None:
-        spec = input_of(self._manifest.data, "max_iterations")
-        default = spec.get("default") if spec is not None else None
-        return default if isinstance(default, int) else None
+    def _steps(self, roles: Mapping[str, int | float]) -> int | None:
+        """How many steps the run will take, None where nothing says."""
+        asked: list[int | float | None] = []
+        for role in ("max_iterations", "denoising_strength"):
+            spec = input_of(self._manifest.data, role)
+            default = spec.get("default") if spec is not None else None
+            asked.append(roles.get(role, default if isinstance(default, int | float) else None))
+        steps, strength = asked
+        if steps is None or strength is None:
+            return None if steps is None else int(steps)
+        return taken_steps(int(steps), float(strength))

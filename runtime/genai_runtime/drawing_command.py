@@ -19,7 +19,7 @@ def show_drawing(model: "Model", arguments: argparse.Namespace, ids: list[int] |
     if not arguments.save.absolute().parent.is_dir():  # said before minutes of work
         what = f"there is no folder '{arguments.save.absolute().parent}' for the picture"
         raise RequestError("no-file", what, help="make it, or name another file")
-    names = ("steps", "guidance_scale", "seed", "width", "height")
+    names = ("steps", "guidance_scale", "seed", "width", "height", "strength")
     made = model.draw(
         ids if ids is not None else arguments.prompt,
         arguments.negative_prompt or "",

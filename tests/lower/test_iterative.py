@@ -36,19 +36,30 @@ NEGATIVE = np.array([[7], [8]])
 REQUEST: dict[str, Any] = {"request.input_ids": IDS, "request.negative_input_ids": NEGATIVE, "noise": NOISE}
 
 
-def by_hand(folder: Path, scale: float | None, divided: float = 0.5, when: Any = np.int64) -> dict[str, Any]:
-    """DDIM over the sessions themselves: 3 steps at 667, 334 and 1, then the noise of the first timestep."""
+STEPS = ((667, 334), (334, 1), (1, 0))
+"""Timesteps that DDIM visits in 3 steps, and where each leads."""
+
+
+def by_hand(
+    folder: Path,
+    scale: float | None,
+    divided: float = 0.5,
+    when: Any = np.int64,
+    noisy: Any = NOISE,
+    steps: tuple[tuple[int, int], ...] = STEPS,
+) -> dict[str, Any]:
+    """DDIM over the sessions themselves, to the noise of the first timestep."""
     run = {each: onnxruntime.InferenceSession(folder / f"{each}.onnx") for each in ("words", "denoiser", "painter")}
     types = {each.name: each.type for each in (*run["denoiser"].get_inputs(), *run["painter"].get_inputs())}
     numpy = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
     signal = np.cumprod(1 - np.linspace(0.0001, 0.02, 1000))
     texts = [run["words"].run(["meaning"], {"ids": each})[0] for each in (IDS, NEGATIVE)]
-    x = NOISE.astype(np.float64)
-    for now, then in ((667, 334), (334, 1), (1, 0)):
-        noisy = x.astype(numpy[types["noisy"]])
+    x = noisy.astype(np.float64)
+    for now, then in steps:
+        taken = x.astype(numpy[types["noisy"]])
         rank = len(run["denoiser"].get_inputs()[1].shape)
         time = np.full((2,) * rank, now, when)
-        guesses = [run["denoiser"].run(None, {"noisy": noisy, "when": time, "text": text})[0] for text in texts]
+        guesses = [run["denoiser"].run(None, {"noisy": taken, "when": time, "text": text})[0] for text in texts]
         towards, without = (each.astype(np.float64) for each in guesses)
         guess = towards if scale is None else without + scale * (towards - without)
         clean = (x - np.sqrt(1 - signal[now]) * guess) / np.sqrt(signal[now])
@@ -144,7 +155,7 @@ def test_a_second_conditioning_is_varied_with_the_first_and_others_are_shared(tm
     signal = np.cumprod(1 - np.linspace(0.0001, 0.02, 1000))
     texts = [run["words"].run(["meaning", "summary"], {"ids": each}) for each in (NEGATIVE, IDS)]
     x = NOISE.astype(np.float64)
-    for now, then in ((667, 334), (334, 1), (1, 0)):
+    for now, then in STEPS:
         fed = {"noisy": x.astype(np.float32), "when": np.full(2, now), "ratio": ratio}
         without, towards = (
             run["denoiser"].run(None, {**fed, "text": text, "pooled": pooled})[0] for text, pooled in texts
@@ -183,6 +194,37 @@ def test_steps_are_asked_for_where_the_document_has_none(tmp_path: Path) -> None
         with pytest.raises(genai_runtime.RequestError, match="missing-input"):
             model.run(REQUEST)
         close(model.run({**REQUEST, "request.max_iterations": [3]}), by_hand(folder, 3.0))
+
+
+def test_a_loop_that_starts_from_latents_runs_the_steps_that_are_left(tmp_path: Path) -> None:
+    """`start_step: 1` of 3: the caller's latents under the noise of timestep 334, then 334 and 1; or another part."""
+    folder = package(tmp_path / "p", strategy(start_step=1))
+    clean = np.random.default_rng(12).normal(size=NOISE.shape).astype(np.float32)
+    signal = np.cumprod(1 - np.linspace(0.0001, 0.02, 1000))
+    with opened(folder, tmp_path / "out") as model:
+        made = model.run({**REQUEST, "latents": clean})
+        noisy = np.sqrt(signal[334]) * clean + np.sqrt(1 - signal[334]) * NOISE
+        close(made, by_hand(folder, 3.0, noisy=noisy, steps=((334, 1), (1, 0))))
+        assert made.iterations == 2
+        last = model.run({**REQUEST, "latents": clean, "request.strength": np.array([0.3], np.float32)})
+        noisy = np.sqrt(signal[1]) * clean + np.sqrt(1 - signal[1]) * NOISE
+        close(last, by_hand(folder, 3.0, noisy=noisy, steps=((1, 0),)))
+        told: list[tuple[int, int | None]] = []
+        drawn = model.draw(
+            [1, 2, 3],
+            [7],
+            inputs={"latents": clean[:1], "noise": NOISE[:1]},
+            strength=1.0,
+            on_step=lambda done, of: told.append((done, of)),
+        )
+        assert (drawn.result.iterations, told[-1]) == (3, (3, 3))
+        with pytest.raises(genai_runtime.RequestError, match="missing-input"):
+            model.run(REQUEST)
+        for strength in (0.0, 1.5):
+            with pytest.raises(genai_runtime.RequestError, match="bad-steps"):
+                model.run({**REQUEST, "latents": clean, "request.strength": np.array([strength], np.float32)})
+        with pytest.raises(genai_runtime.RequestError, match="symbol-conflict"):
+            model.run({**REQUEST, "latents": clean[:, :, :2]})
 
 
 def test_a_latent_space_that_the_document_does_not_scale_is_said_and_taken_as_it_is(tmp_path: Path) -> None:

@@ -245,6 +245,23 @@ def test_noise_levels_of_their_own_lie_between_the_same_ends() -> None:
         assert np.interp(at, range(1000), np.log(sigmas)) == pytest.approx(math.log(wanted[2]), rel=1e-4)
 
 
+@pytest.mark.parametrize("solver", ["euler", "ddim", "dpmpp_2m"])
+def test_a_run_from_clean_latents_takes_the_last_steps_under_their_noise(solver: str) -> None:
+    """Half of eight: x = signal x0 + noise as strong as the fifth timestep has it, then the last four steps."""
+    made = diffusion({**USUAL, "solver": solver})({"steps": np.array([8]), "strength": np.array([0.5], np.float32)})
+    whole = schedule(8, solver=solver)
+    assert (made["count"].tolist(), made["timesteps"].tolist()) == ([4], whole["timesteps"][4:].tolist())
+    product = signals()[round(float(made["timesteps"][0]))]
+    exact = solver == "euler"  # x0 + sigma noise; the others carry sqrt(product) times that
+    assert made["signal"][0] == pytest.approx(1 if exact else math.sqrt(product), rel=2e-3)
+    assert made["scale"][0] == pytest.approx(math.sqrt(1 / product - 1 if exact else 1 - product), rel=2e-3)
+    np.testing.assert_allclose(made["table"][1:], whole["table"][5:], rtol=1e-6)
+    assert made["table"][0, 3] == 0, "nothing lies before the first step"
+    given = {"clean": np.full((1, 2), 2, np.float16), "signal": np.array([0.5], np.float32)}
+    blended = diffusion({"action": "blend"})({**given, "latents": np.ones((1, 2), np.float32)})["latents"]
+    assert (blended.tolist(), blended.dtype) == ([[2, 2]], np.float32)
+
+
 # ---- noise -----------------------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ ACTIONS: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         "schedule": (("steps",), ("timesteps", "table", "scale")),
         "start": (("noise", "scale"), ("latents",)),
         "draw": (("seed", "width", "height", "scale"), ("latents",)),
+        "blend": (("clean", "signal", "latents"), ("latents",)),
         "input": (("latents", "timesteps", "table", "step"), ("sample", "timestep")),
         "guide": (("unconditional", "conditional", "scale"), ("estimate",)),
         "step": (("latents", "estimate", "table", "step"), ("next",)),

@@ -37,9 +37,12 @@ class Guidance:
 
 @dataclass(frozen=True)
 class Loop:
-    """A denoising loop in its graphs. before, final: models around it, in order; inputs that the loop itself feeds have
-    the value "". results: outputs that nothing else takes. latents: model -> the input that decodes. schedule: of the
-    adapter. size: pixels that a latent becomes, down and across; None where only the caller can make noise.
+    """A denoising loop in its graphs.
+
+    before, final: models around it, in order; inputs that the loop itself feeds have the value "". results: outputs
+    that nothing else takes. latents: model -> the input that decodes. schedule: of the adapter. strength: the part of
+    the steps that a run takes, where it starts from the caller's latents. size: pixels that a latent becomes, down and
+    across; None where only the caller can make noise.
     """
 
     denoiser: Stage
@@ -52,6 +55,7 @@ class Loop:
     latents: Mapping[str, Port]
     schedule: Mapping[str, Any]
     steps: int | None
+    strength: float | None
     guidance: Guidance | None
     size: tuple[int, int] | None
     scaling: float | None

@@ -75,10 +75,16 @@ def _check_names(finding: Finding) -> None:
 
 
 def _check_start(finding: Finding) -> None:
-    if finding.strategy.start_step:
-        what = f"'start_step' is {finding.strategy.start_step}: a loop that starts from a picture is not compiled"
-        help = "leave it out: the loop then starts from noise; or write the whole as pipeline.workflow"
-        finding.of_strategy("unsupported-scheduler", ("start_step",), what, help)
+    start, steps = finding.strategy.start_step, finding.strategy.num_steps
+    if start and steps is None:
+        what = f"the loop starts at step {start}, and 'num_steps' is missing: of how many?"
+        finding.of_strategy("missing-field", (), what, "state how many steps a whole run has")
+    elif start and steps is not None and start >= steps:
+        what = f"the loop starts at step {start} of {steps}: none is left"
+        finding.of_strategy("out-of-range", ("start_step",), what, f"it is within 1..{steps - 1}")
+    elif start and finding.strategy.timesteps is not None:
+        what = "the timesteps are listed, and the loop starts behind some of them"
+        finding.of_strategy("out-of-range", ("start_step",), what, "list those that are visited, or none")
 
 
 # ---- the models around the loop --------------------------------------------------------------------------------------
@@ -118,6 +124,7 @@ def _loop(finding: Finding, ports: LoopPorts, schedule: dict[str, object]) -> Lo
         latents=ports.latents,
         schedule=schedule,
         steps=finding.strategy.num_steps,
+        strength=_strength(finding),
         guidance=guidance,
         size=size,
         scaling=scaling,
@@ -245,6 +252,12 @@ def _guidance(finding: Finding, ports: LoopPorts, before: tuple[Stage, ...], den
     return Guidance(float(scale), name, tuple(each for each in before if each.name in prompted), frozenset(values))
 
 
+def _strength(finding: Finding) -> float | None:
+    """The part of the steps that is run from a picture's latents; None for a loop that starts from noise."""
+    start, steps = finding.strategy.start_step, finding.strategy.num_steps
+    return (steps - start) / steps if start and steps else None
+
+
 def _scaling(finding: Finding, ports: LoopPorts) -> float | None:
     """What latents are divided by before they are decoded, as far as the document says; the graph can't tell."""
     found = {name: finding.document.pipeline.models[name].scaling_factor for name in ports.latents}
@@ -271,6 +284,8 @@ def _notes(loop: Loop) -> tuple[str, ...]:
     said = [f"{format_path(STRATEGY)}: {spoken(loop.schedule)}"]
     if loop.guidance is not None:
         said.append(f"guidance: {loop.guidance.scale} over a second pass without the prompt ({loop.guidance.port})")
+    if loop.strength is not None:
+        said.append("the loop starts from latents that the caller gives, under noise")
     if any(is_picture(port) for _, port in loop.results):
         said.append("levels of the picture: from -1 to 1, as decoders of latents give them; the document does not say")
     if loop.size is None:

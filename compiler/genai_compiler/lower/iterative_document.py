@@ -18,6 +18,7 @@ from genai_compiler.read.signature import Port
 
 ABI, VERSION = "genai-compile.diffusion", "1"
 _NOISE, _STEPS, _SEED, _SCALE = "request.noise", "request.max_iterations", "request.seed", "request.guidance_scale"
+_STRENGTH, _CLEAN = "request.strength", "request.latents"
 _GIVEN = "given.noise"
 _FLAG = {"dtype": "bool", "rank": 1, "shape": [1]}
 
@@ -54,9 +55,10 @@ class _Writer:
 
     def document(self) -> Data:
         steps = [*self._start(), *self._before(), self._loop(), *self._end()]
-        state = {self.value("latents"): self._cell(self.value("start"))}
+        first = self.value("start" if self.loop.strength is None else "blended")
+        state = {self.value("latents"): self._cell(first)}
         if self.loop.multistep:
-            state[self.value("history")] = self._cell(self.value("start"))
+            state[self.value("history")] = self._cell(first)
         capabilities = ["workflow_ssa", "linear_effects", "nested_control_flow", "loop_induction_values", "typed_emit"]
         capabilities += ["streaming_emit", *(["input_presence"] if self.loop.size is not None else [])]
         workflow: Data = {
@@ -82,8 +84,14 @@ class _Writer:
             "table": _tensor("float32", ["steps", 6]),
             "scale": _tensor("float32", [1]),
         }
+        ports, fed = {"steps": SCALAR}, {"steps": _STEPS}
+        if self.loop.strength is not None:
+            ports["strength"], fed["strength"] = _tensor("float32", [1]), _STRENGTH
+            tables |= {"signal": _tensor("float32", [1]), "count": SCALAR}
+            strength = {"required": False, "default": self.loop.strength}
+            self.inputs[_STRENGTH] = _request(_tensor("float32", [1]), "denoising_strength") | strength
         made = {name: self.value(name) for name in tables}
-        schedule = self._run("schedule", {"steps": SCALAR}, tables, {"steps": _STEPS}, made, self.loop.schedule)
+        schedule = self._run("schedule", ports, tables, fed, made, self.loop.schedule)
         scale, latents = _tensor("float32", [1]), {"latents": _tensor("float32", self.latents)}
         noise = _tensor(self.loop.sample.dtype, self.latents)
         self.inputs[_NOISE] = {
@@ -95,9 +103,21 @@ class _Writer:
         name = self.value("start") if self.loop.size is None else self.value("start.given")
         fed = {"noise": _NOISE, "scale": made["scale"]}
         given = self._run("start", {"noise": noise, "scale": scale}, latents, fed, {"latents": name}, {})
-        if self.loop.size is None:
-            return [schedule, given]
-        return [schedule, self._drawn_or(given, latents, made["scale"])]
+        first = given if self.loop.size is None else self._drawn_or(given, latents, made["scale"])
+        return [schedule, first, *(self._blend() if self.loop.strength is not None else ())]
+
+    def _blend(self) -> list[Data]:
+        """The caller's latents under the noise that the loop begins with."""
+        clean, noise = _tensor(self.loop.sample.dtype, self.latents), _tensor("float32", self.latents)
+        self.inputs[_CLEAN] = {
+            "contract": clean,
+            "role": {"kind": "opaque"},
+            "source": {"kind": "application", "name": "latents"},
+            "required": True,
+        }
+        ports = {"clean": clean, "signal": _tensor("float32", [1]), "latents": noise}
+        fed = {"clean": _CLEAN, "signal": self.value("signal"), "latents": self.value("start")}
+        return [self._run("blend", ports, {"latents": noise}, fed, {"latents": self.value("blended")}, {})]
 
     def _drawn_or(self, given: Data, latents: Data, scale: str) -> Data:
         """The caller's noise where there is some, else noise of the seed."""
@@ -177,7 +197,7 @@ class _Writer:
             "setup": [],
             "steps": [self._input(), *self._estimate(), self._step(), progress],
             "continue_when": "package.true",
-            "max_iterations": _STEPS,
+            "max_iterations": _STEPS if self.loop.strength is None else self.value("count"),
             "iteration": {"value": self.value("step"), "contract": SCALAR},
             "carried": carried,
         }

@@ -2,9 +2,11 @@
 
 | action | inputs | outputs |
 |---|---|---|
-| schedule | steps int64 [1] | timesteps float32 [N], table float32 [N, 6], scale float32 [1] |
+| schedule | steps int64 [1]; strength float32 [1] | timesteps float32 [N], table float32 [N, 6], scale float32 [1]; |
+| | (for a run that starts from clean latents) | and signal float32 [1], count int64 [1] |
 | start | noise [B, ...], scale | latents float32 [B, ...] |
 | draw | seed int64 [B], width and height int64 [1], scale | latents float32 [B, channels, height, width] |
+| blend | clean [B, ...], signal, latents | latents: the clean ones under that noise |
 | input | latents, timesteps, table, step int64 [1] | sample [B, ...], timestep: rank 0, [1] or [B] |
 | guide | unconditional, conditional [B, ...], scale float32 [B] | estimate float32 [B, ...] |
 | step | latents, estimate, table, step; history for solvers of two steps | next; next_history |
@@ -53,20 +55,24 @@ def diffusion(parameters: Parameters) -> Call:
 
 def _schedule(parameters: Parameters) -> Call:
     scheduler = read_scheduler(parameters)
-    made: dict[int, Schedule] = {}
+    made: dict[tuple[int, float | None], Schedule] = {}
 
     def call(inputs: Inputs) -> dict[str, Array]:
         count = int(inputs["steps"].reshape(-1)[0])
+        strength = float(inputs["strength"].reshape(-1)[0]) if "strength" in inputs else None
         _check_count(count, scheduler)
-        if count not in made:
-            made.clear()  # requests mostly ask for the same number
-            made[count] = make_schedule(scheduler, count)
-        found = made[count]
-        scale = np.array([found.start], np.float32)
+        if strength is not None and not 0 < strength <= 1:
+            raise RequestError("bad-steps", f"strength is {strength}", help="it is above 0, and 1 at most")
+        if (count, strength) not in made:
+            made.clear()  # requests mostly ask for the same
+            made[count, strength] = make_schedule(scheduler, count, strength)
+        found = made[count, strength]
         return {
             "timesteps": found.timesteps.astype(np.float32),
             "table": found.table.astype(np.float32),
-            "scale": scale,
+            "scale": np.array([found.start], np.float32),
+            "signal": np.array([found.signal], np.float32),
+            "count": np.array([len(found.table)], np.int64),
         }
 
     return call
@@ -115,6 +121,17 @@ def _extent(given: Array, name: str, pixels: int) -> int:
         help = f"a multiple of {pixels}: one latent stands for so many pixels"
         raise RequestError("bad-picture-size", f"{name} is {side}", help=help)
     return side // pixels
+
+
+def _blend(parameters: Parameters) -> Call:
+    def call(inputs: Inputs) -> dict[str, Array]:
+        clean, noise = inputs["clean"].astype(np.float32), inputs["latents"]
+        if clean.shape != noise.shape:
+            what = f"latents {list(clean.shape)} are to start from, under noise {list(noise.shape)}"
+            raise RequestError("bad-picture-size", what, help="ask for the width and height of those latents")
+        return {"latents": clean * inputs["signal"] + noise}
+
+    return call
 
 
 def _input(parameters: Parameters) -> Call:
@@ -182,6 +199,7 @@ _ACTIONS: Mapping[str, Callable[[Parameters], Call]] = {
     "schedule": _schedule,
     "start": _start,
     "draw": _draw,
+    "blend": _blend,
     "input": _input,
     "guide": _guide,
     "step": _step,

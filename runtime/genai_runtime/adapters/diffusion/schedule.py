@@ -30,11 +30,15 @@ _SHORT = 15
 
 @dataclass(frozen=True)
 class Schedule:
-    """timesteps float64 [N]; table float64 [N, 6]; start: what noise of unit variance is multiplied with at first."""
+    """timesteps float64 [N]; table float64 [N, 6]; start: what noise of unit variance is multiplied with at first.
+
+    signal: what clean latents are multiplied with, where a run starts from some.
+    """
 
     timesteps: Floats
     table: Floats
     start: float
+    signal: float = 0.0
 
 
 def training_sigmas(scheduler: Scheduler) -> Floats:
@@ -69,8 +73,10 @@ def spaced_timesteps(scheduler: Scheduler, count: int) -> Floats:
     return np.round(np.arange(steps, 0, -steps / count)[:count]) - 1
 
 
-def make_schedule(scheduler: Scheduler, count: int) -> Schedule:
-    """The schedule of `count` steps, within 1..train_steps."""
+def make_schedule(scheduler: Scheduler, count: int, strength: float | None = None) -> Schedule:
+    """The schedule of `count` steps, within 1..train_steps. strength: the part of them, from the end, that a run takes
+    which starts from clean latents; None for one that starts from noise alone.
+    """
     training = training_sigmas(scheduler)
     visited = np.clip(spaced_timesteps(scheduler, count), 0, scheduler.train_steps - 1)
     sigmas = np.interp(visited, np.arange(scheduler.train_steps), training)
@@ -80,10 +86,20 @@ def make_schedule(scheduler: Scheduler, count: int) -> Schedule:
         visited = np.interp(np.log(sigmas), np.log(training), np.arange(scheduler.train_steps))
         visited = np.round(visited) if scheduler.whole or scheduler.multistep else visited
     end = 0.0 if scheduler.end == "zero" else training[0]
-    table = _table(scheduler, np.append(sigmas, end))
     exploding = scheduler.solver == "euler"
+    if strength is not None:
+        first = count - taken_steps(count, strength)
+        level, signal = float(sigmas[first]), 1.0 if exploding else float(1 / np.hypot(sigmas[first], 1))
+        table = _table(scheduler, np.append(sigmas[first:], end), count < _SHORT)
+        return Schedule(visited[first:], table, level * signal, signal)
+    table = _table(scheduler, np.append(sigmas, end), count < _SHORT)
     start = sigmas[0] if scheduler.spacing != "leading" or scheduler.listed else np.hypot(sigmas[0], 1)
     return Schedule(visited, table, float(start) if exploding else 1.0)
+
+
+def taken_steps(count: int, strength: float) -> int:
+    """Steps that a run of that strength takes, one at least; halves count up."""
+    return max(1, min(count, int(count * strength + 0.5)))
 
 
 def _between(most: float, least: float, count: int, how: str) -> Floats:
@@ -95,8 +111,8 @@ def _between(most: float, least: float, count: int, how: str) -> Floats:
     return np.exp(logarithms)
 
 
-def _table(scheduler: Scheduler, sigmas: Floats) -> Floats:
-    """float64 [N, 6] of noise levels [N + 1]."""
+def _table(scheduler: Scheduler, sigmas: Floats, short: bool) -> Floats:
+    """float64 [N, 6] of noise levels [N + 1]. short: the last step is of first order."""
     now, then = sigmas[:-1], sigmas[1:]
     signal, next_signal = 1 / np.hypot(now, 1), 1 / np.hypot(then, 1)
     from_x, from_estimate = {
@@ -104,7 +120,7 @@ def _table(scheduler: Scheduler, sigmas: Floats) -> Floats:
         "v_prediction": (signal**2, -now * signal),
         "sample": (np.zeros_like(now), np.ones_like(now)),
     }[scheduler.prediction]
-    ratio, reach = then / now, _reach(scheduler, sigmas)
+    ratio, reach = then / now, _reach(scheduler, sigmas, short)
     keep = ratio + (1 - ratio) * (1 + reach) * from_x
     move, recall = (1 - ratio) * (1 + reach) * from_estimate, -(1 - ratio) * reach
     if scheduler.solver == "euler":
@@ -113,14 +129,14 @@ def _table(scheduler: Scheduler, sigmas: Floats) -> Floats:
     return np.stack([np.ones_like(now), keep, move, recall, from_x / signal, from_estimate], axis=1)
 
 
-def _reach(scheduler: Scheduler, sigmas: Floats) -> Floats:
+def _reach(scheduler: Scheduler, sigmas: Floats, short: bool) -> Floats:
     """float64 [N]: how far a step leans on the change of x0 since the step before; 0 for one of first order."""
     count = len(sigmas) - 1
     reach = np.zeros(count)
     if not scheduler.multistep:
         return reach
     for step in range(1, count):
-        if sigmas[step + 1] > 0 and (step < count - 1 or count >= _SHORT):
+        if sigmas[step + 1] > 0 and (step < count - 1 or not short):
             ahead, behind = np.log(sigmas[step] / sigmas[step + 1]), np.log(sigmas[step - 1] / sigmas[step])
             reach[step] = ahead / (2 * behind)
     return reach
