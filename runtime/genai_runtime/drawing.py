@@ -15,8 +15,8 @@ from genai_runtime.given import as_tensors, token_ids
 from genai_runtime.manifest import Manifest
 from genai_runtime.pictures import save_png
 from genai_runtime.problem import RequestError
-from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event
+from genai_runtime.result import Result
 from genai_runtime.tokenizer import Tokenizer
 from genai_runtime.values import NUMPY, Array, encode
 
