@@ -101,7 +101,8 @@ class DrawingSide:
         inputs for them; what is left out is the package's default. inputs: values of further workflow inputs, such as
         `noise` [rows, channels, height, width] in the place of what a seed draws. output: which, where several are
         pictures. Raises RequestError (no-picture-output, unknown-option, unsupported-option, bad-prompt, empty-prompt,
-        no-prompt-input, bad-steps, bad-picture-size, ...), those of `run`; ExecutionError naming the failed step.
+        prompt-length, no-prompt-input, bad-steps, bad-picture-size, ...), those of `run`; ExecutionError naming the
+        failed step.
         """
         name = self._picture_output(output)
         given = as_tensors(inputs or {})
@@ -168,9 +169,21 @@ class DrawingSide:
                     what = f"the package has no input for a {'negative ' * (text is negative)}prompt"
                     raise RequestError("no-prompt-input", what)
             elif not {spec["name"], spec["application"]} & set(given) and text is not None:
-                ids = np.array(self._ids(text), dtype=NUMPY[spec["dtype"]])
+                ids = np.array(self._padded(self._ids(text), spec), dtype=NUMPY[spec["dtype"]])
                 found[spec["name"]] = ids if spec["rank"] == 1 else ids.reshape(1, -1)
         return found
+
+    def _padded(self, ids: list[int], spec: Mapping[str, Any]) -> list[int]:
+        """The ids as many as the graph takes, where it takes a fixed number. Raises RequestError `prompt-length`."""
+        room = spec["shape"][-1]
+        if not isinstance(room, int) or len(ids) == room:
+            return ids
+        pad = self._pad_id
+        if len(ids) > room or pad is None:
+            what = f"a prompt has {len(ids)} tokens, and input '{spec['name']}' takes {room}"
+            help = "shorten it" if len(ids) > room else "nothing says which token pads: give the padded ids"
+            raise RequestError("prompt-length", what, help=help)
+        return [*ids, *[pad] * (room - len(ids))]
 
     def _ids(self, text: str | Sequence[int]) -> list[int]:
         """Token ids of a prompt; where it has none, the one that begins a text, or else pads it."""
@@ -181,7 +194,13 @@ class DrawingSide:
             return ids
         ids = self.tokenizer.encode(text)
         first = self.tokenizer.bos_id
-        return ids or [first if first is not None else self._manifest.data["generation"]["pad_id"] or 0]
+        return ids or [first if first is not None else self._pad_id or 0]
+
+    @property
+    def _pad_id(self) -> int | None:
+        """The token that pads: the package's, else the tokenizer's."""
+        stated: int | None = self._manifest.data["generation"]["pad_id"]
+        return self.tokenizer.pad_id if stated is None and self._manifest.data["text"]["tokenizer"] else stated
 
     def _followed(self, events: Generator[Event, None, Result], on_step: Progress | None, total: int | None) -> Result:
         """Run to the end, telling of each step that the package publishes as an event."""

@@ -13,7 +13,7 @@ import pytest
 from genai_compiler import compile_package
 from genai_compiler.convert import convert_package
 from genai_compiler.driver import Options
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tests.conftest import FIXTURES
 from tests.lower.iterative_packages import (
@@ -274,6 +274,35 @@ def test_a_solver_of_two_steps_equals_one_over_the_sessions(without: tuple[str, 
         before, last = clean, h
     picture = run["vae"].run(None, {"latents": (x / 0.5).astype(np.float32)})[0]
     close(made, {"latents": x, "image": picture})
+
+
+def fixed(model: ModelProto, sizes: dict[str, int]) -> ModelProto:
+    """The graph with numbers in the place of symbols."""
+    for each in (*model.graph.input, *model.graph.output):
+        for dim in each.type.tensor_type.shape.dim:
+            if dim.dim_param in sizes:
+                dim.dim_value = sizes[dim.dim_param]
+    return model
+
+
+def test_graphs_of_one_size_need_no_size_and_pad_the_prompt(tmp_path: Path) -> None:
+    """One row, three tokens, latents of 4 by 2: all numbers in the graphs. The padding token is the tokenizer's."""
+    sizes = {"b": 1, "rows": 1, "n": 3, "m": 3, "h": 4, "w": 2, "2*h": 8, "w * 3": 6}
+    graphs = {"words": words(), "denoiser": Denoiser().made(), "painter": painter()}
+    folder = package(tmp_path / "p", **{name: fixed(each, sizes) for name, each in graphs.items()})
+    with opened(folder, tmp_path / "bare") as model:
+        assert model.draw([1, 2, 3], [4, 5, 6], seed=1).pictures[0].shape == (8, 6, 3)
+        for ids in ([1], [1, 2, 3, 4]):
+            with pytest.raises(genai_runtime.RequestError, match="prompt-length"):
+                model.draw(ids, [4, 5, 6], seed=1)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((FIXTURES / "tiny-denoiser" / name).read_bytes())
+    with opened(folder, tmp_path / "out") as model:
+        made = model.draw([1, 2], [4], seed=1)
+        wanted = model.draw([1, 2, 0], [4, 0, 0], seed=1)
+        assert (made.result["latents"] == wanted.result["latents"]).all()
+        other = model.draw([1, 2, 0], [4, 0, 0], seed=2)
+        assert (made.result["latents"] != other.result["latents"]).any()
 
 
 # ---- a document that people have edited ------------------------------------------------------------------------------

@@ -211,6 +211,7 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "type": str(each.type),
         "dtype": each.type.dtype,
         "rank": each.type.rank,
+        "shape": list(each.type.dims),
         "role": each.role,
         "source": each.source,
         "application": each.application_name,
