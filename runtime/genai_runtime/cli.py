@@ -144,6 +144,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen = {name: getattr(arguments, name) for name in (*FLOATS, *WHOLE) if getattr(arguments, name) is not None}
     return chosen | {
         "images": arguments.image,
+        "audio": arguments.audio,
         "max_new_tokens": arguments.max_new_tokens,
         "stop": arguments.stop or None,
         "adapters": _adapters(arguments.adapter),

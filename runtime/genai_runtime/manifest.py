@@ -63,6 +63,18 @@ _SHAPE: dict[str, Any] = {
     "placement": dict,
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [{**_PORT, "stage": str, "media": dict}],
+    "media": [
+        {
+            "kind": str,
+            "input": str,
+            "prompt": dict,
+            "resize": dict | None,
+            "crop": list | None,
+            "tiled": bool,
+            "tensors": [str],
+            "required": bool,
+        }
+    ],
     "speech": {"assemblies": [{"component": str, "program": _ASSEMBLY}], "outputs": [str]},
     "state_groups": [dict],
     "owned_inputs": [str],

@@ -31,6 +31,8 @@ class ImageResize:
     patch: int = 0
     max_patches: int = 0
     pooling: int = 0
+    half_up: bool = False
+    pillow: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class ImageOutput:
     levels: tuple[tuple[float, ...], ...] = ()
     pad: float = 0
     channels_last: bool = False
+    reverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class ImageProgram:
     tiles: ImageTiles | None = None
     patches: ImagePatches | None = None
     length: int | None = None
+    crop: tuple[int, int] | None = None
+    stacks: bool = False
 
 
 def image_program(document: Document, ports: Mapping[str, str]) -> ImageProgram:

@@ -66,7 +66,8 @@ class GenaiConfig:
     """A v1 configuration. `search` holds the keys that the file states.
 
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
-    path that are none of these. eos_path, pad_path: where these ids stand, or would.
+    path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
+    that stands for an entry of it; visual_tokens: how many entries a picture has, None where nobody says.
     """
 
     text: ConfigText
@@ -84,6 +85,8 @@ class GenaiConfig:
     pad_path: DocPath = ("model", "pad_token_id")
     components: Mapping[str, ComponentConfig] = field(default_factory=dict[str, ComponentConfig])
     decoder_start: int | None = None
+    media_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    visual_tokens: int | None = None
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""
@@ -133,6 +136,8 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         other_classes=_other_classes(model),
         components=components,
         decoder_start=_one_token(model, "decoder_start_token_id"),
+        media_tokens=_media_tokens(model),
+        visual_tokens=_positive(model.section("vision"), "num_visual_tokens"),
     )
     return config, tuple(problems)
 
@@ -143,6 +148,11 @@ def _tokenizer_dir(model: Section) -> str:
         return stated
     model.problem("unsupported-package-class", "tokenizer_dir", f"{stated!r} {BY_HASH}", WITHOUT_HASH)
     return ""
+
+
+def _media_tokens(model: Section) -> dict[str, int]:
+    found = {"image": _one_token(model, "image_token_id"), "audio": _one_token(model, "audio_token_id")}
+    return {medium: token for medium, token in found.items() if token is not None}
 
 
 def _check_root(root: Section) -> None:

@@ -132,8 +132,6 @@ def _media(form: PipelineForm, resolving: Resolving) -> None:
     for medium, processor in processors(form):
         path = (*PIPELINE, "preprocessing", medium)
         _word(resolving, (*path, "format"), "preprocessing format", processor.format, _PROCESSORS)
-        what = f"the processor of {medium}s is not run here: {medium} goes in as tensors that the caller makes"
-        resolving.report("capability-missing", path, what, "give them to run(inputs)", True)
 
 
 def processors(form: PipelineForm) -> Iterator[tuple[str, Processor]]:

@@ -1,0 +1,28 @@
+"""An adapter that runs a processor file of the package -> the program that the file says."""
+
+from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.dtypes import canonical
+from genai_compiler.plan.image_processor import processor_program
+from genai_compiler.plan.image_program import ImagePatches, ImageProgram
+from genai_compiler.read.document import AdapterImplementation, Component
+from genai_compiler.read.image_processor import read_image_processor
+from genai_compiler.read.package import Package
+
+PROCESSORS = frozenset({"genai-compile.image-processor@1"})
+"""Adapters whose artifact is a processor file."""
+
+
+def file_program(declared: Component, package: Package) -> AudioProgram | ImageProgram:
+    """The program of a component's file. Raises CompileError with what is wrong with the file.
+
+    Parameters `patch`, `frames`, `merge` say how pictures are cut where the file leaves that open.
+    """
+    how, contract = declared.implementation, declared.contract
+    assert isinstance(how, AdapterImplementation)
+    outputs = [(port, canonical(each.dtype)) for port, each in declared.ports.outputs.items()]
+    given = contract.parameters if contract is not None else {}
+    cut = None
+    if "patch" in given:
+        size, frames, merge = (int(given[each]) for each in ("patch", "frames", "merge"))
+        cut = ImagePatches(size, frames, merge, raster=True, temporal_major=True)
+    return processor_program(read_image_processor(package.root, how.artifact or ""), outputs, cut)
