@@ -74,9 +74,8 @@ def _notes(root: Path, config: GenaiConfig) -> MediaNotes:
     said = {}
     for kind, section in ((IMAGE, "vision"), (AUDIO, "speech")):
         path: DocPath = ("model", section, "config_filename")
-        component = config.components.get(section)
         token = config.media_tokens.get(kind)
-        stated = component.config_filename if component is not None else None
+        stated = config.processor_files.get(kind)
         said[kind] = Said(
             stated, named(config, path), token=token, count=config.visual_tokens if kind == IMAGE else None
         )

@@ -4,15 +4,17 @@ What a front can't be made for stays as it is: tensors that the caller gives.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.lower.decoder_components import Data, application_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
-from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files
-from genai_compiler.lower.media_notes import IMAGE, MediaNotes
+from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files, run_front
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
 from genai_compiler.lower.picture_front import Roles, picture_front, picture_roles
 from genai_compiler.lower.program_front import program_front
+from genai_compiler.lower.sound_front import sound_front, sound_port
 from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens, special_tokens
@@ -36,17 +38,28 @@ def with_media(
     """
     workflow, tokens = document["pipeline"]["workflow"], special_tokens(tokenizer)
     problems: list[Problem] = []
-    steps = [invoke_stage(stage, workflow) for stage in once]
+    steps: list[Data] = []
+    taken: set[str] = set()
+    for stage in once:
+        port = sound_port([stage]) if AUDIO not in taken else None
+        front = None
+        if port is not None:
+            front, found = sound_front(notes, stage, port)
+            problems += found
+            taken.add(AUDIO)
+        steps += [invoke_stage(stage, workflow)] if front is None else _heard(front, stage, document)
     for stage in (stage for medium in media for stage in medium.stages):
         invoke_stage(stage, workflow)  # components stand in the order in which they run
-    taken: set[str] = set()
     for medium in media:
-        roles = picture_roles(medium)
-        front = None
+        roles, port, front = picture_roles(medium), sound_port(medium.stages), None
         if roles is not None and IMAGE not in taken:
             front, found = _picture_front(notes, medium, roles, tokens)
             problems += found
             taken.add(IMAGE)
+        elif roles is None and port is not None and AUDIO not in taken:
+            front, found = sound_front(notes, medium.stages[-1], port)
+            problems += found
+            taken.add(AUDIO)
         if front is None:
             steps.append(of_tensors(medium, workflow))
             continue
@@ -91,6 +104,34 @@ def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Dat
         positions = [_positions(front, medium, facts, workflow, grid)]
     branch = {"predicate": front.presence, "cases": {"true": made}, "default": default, "outputs": outputs}
     return [{"kind": "branch", **branch}, *positions]
+
+
+def _heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
+    """A stage that always runs, on what is made of files or else on the caller's tensor; one of them must be there."""
+    workflow = document["pipeline"]["workflow"]
+    declare_front(front, document)
+    (port,) = front.feeds
+    given = next(each for each in stage.inputs if each.port.name == port)
+    asked = replace(given, optional=True)
+    inputs = tuple(asked if each == given else each for each in stage.inputs)
+    contract, value = stage.result(given.port), f"{front.kind}.heard"
+    same = binding("same_sound", contract, contract, workflow, {})
+    ends = {"inputs": {"entries": given.value}, "outputs": {"entries": f"{value}.given"}}
+    tensor = {"kind": "invoke", "component": same, **ends}
+    default = {
+        "kind": "branch",
+        "predicate": asked.presence,
+        "cases": {"true": tensor},
+        "outputs": {f"{value}.tensor": {"cases": {"true": f"{value}.given"}}},
+    }
+    branch = {
+        "kind": "branch",
+        "predicate": front.presence,
+        "cases": {"true": run_front(front)},
+        "default": default,
+        "outputs": {value: {"cases": {"true": front.feeds[port]}, "default": f"{value}.tensor"}},
+    }
+    return [branch, invoke_stage(replace(stage, inputs=inputs), workflow, {port: value})]
 
 
 def _called(medium: Medium, value: str) -> Medium:

@@ -4,11 +4,12 @@ from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.dtypes import canonical
 from genai_compiler.plan.image_processor import processor_program
 from genai_compiler.plan.image_program import ImagePatches, ImageProgram
+from genai_compiler.read.audio_processor import AudioProcessor, read_audio_processor
 from genai_compiler.read.document import AdapterImplementation, Component
 from genai_compiler.read.image_processor import read_image_processor
 from genai_compiler.read.package import Package
 
-PROCESSORS = frozenset({"genai-compile.image-processor@1"})
+PROCESSORS = frozenset({"genai-compile.image-processor@1", "genai-compile.audio-processor@1"})
 """Adapters whose artifact is a processor file."""
 
 
@@ -19,6 +20,8 @@ def file_program(declared: Component, package: Package) -> AudioProgram | ImageP
     """
     how, contract = declared.implementation, declared.contract
     assert isinstance(how, AdapterImplementation)
+    if how.abi == "genai-compile.audio-processor":
+        return _of_sound(declared, read_audio_processor(package.root, how.artifact or ""))
     outputs = [(port, canonical(each.dtype)) for port, each in declared.ports.outputs.items()]
     given = contract.parameters if contract is not None else {}
     cut = None
@@ -26,3 +29,9 @@ def file_program(declared: Component, package: Package) -> AudioProgram | ImageP
         size, frames, merge = (int(given[each]) for each in ("patch", "frames", "merge"))
         cut = ImagePatches(size, frames, merge, raster=True, temporal_major=True)
     return processor_program(read_image_processor(package.root, how.artifact or ""), outputs, cut)
+
+
+def _of_sound(declared: Component, file: AudioProcessor) -> AudioProgram:
+    outputs = tuple((port, "audio_features") for port in declared.ports.outputs)
+    steps: tuple[tuple[str, int | float], ...] = (("resample", file.rate),)
+    return AudioProgram(steps, file.window, file.mels, outputs, file.most, file.frames, file.zeros)

@@ -27,6 +27,7 @@ May raise ValueError for parameters it does not know.
 """
 
 OURS: Mapping[str, Factory] = {
+    "genai-compile.audio-processor@1": audio_preprocess,
     "genai-compile.grid-positions@1": grid_positions,
     "genai-compile.image-processor@1": image_preprocess,
     "genai-compile.join-pictures@1": join_pictures,
