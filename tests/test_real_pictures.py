@@ -4,7 +4,6 @@ Expected values are another runtime's own (INDEX.md of the data), or come from a
 """
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,12 @@ import genai_runtime
 import numpy as np
 import onnxruntime as ort
 import pytest
-from genai_compiler import CompileError, compile_package
+from genai_compiler import compile_package
 from genai_runtime.adapters.grid_positions import grid_positions
 from genai_runtime.adapters.registry import Adapter
 from genai_runtime.cli import main
 
 from tests.data import needs_data
-from tests.lower.test_config_models import changed
 from tests.real_packages import GREEDY, PACKAGES, Compiled, cases, once_each, reliable
 
 pytestmark = needs_data
@@ -232,6 +230,22 @@ def test_rows_of_a_batch_see_the_same_pictures(compiled: Compiled) -> None:
     assert [row.tokens for row in rows] == [model.generate(each, **options).tokens for each in prompts]
 
 
+def test_a_program_of_the_document_takes_pictures(compiled: Compiled) -> None:
+    """Patches under a budget of 36, an entry each 3x3: pictures of 4, 3 and 2 entries, and what each takes of a prompt.
+
+    The graph takes one picture a run; entries are those that its features have.
+    """
+    model = compiled("mobius-gemma4_vl-meta")
+    for size, entries in (((96, 96), 4), ((56, 84), 2), ((48, 96), 2), ((30, 96), 3)):
+        prompt = [1, 10, *[4] * entries, 11, 40]
+        made = model.generate([1, 10, 4, 11, 40], images=[png(*size)], max_new_tokens=3, **GREEDY)
+        assert made.stats.prompt_tokens == len(prompt), size
+        assert made.tokens == model.generate(prompt, images=[png(*size)], max_new_tokens=3, **GREEDY).tokens
+    two = [png(96, 96), png(48, 96)]
+    assert model.count_tokens([4, 9, 4], images=two) == 4 + 1 + 2
+    assert len(model.generate([4, 9, 4], images=two, max_new_tokens=3, **GREEDY).tokens) == 3
+
+
 # ---- what is refused before a run ------------------------------------------------------------------------------------
 
 ABSURD = [
@@ -300,80 +314,3 @@ def test_the_command_takes_pictures(name: str, tmp_path: Path, capsys: pytest.Ca
     shown = json.loads(capsys.readouterr().out)
     assert shown["prompt_tokens"] == len(case["prompt"])
     assert shown["tokens"][:count] == case["greedy"][:count]
-
-
-# ---- processor files that are wrong ----------------------------------------------------------------------------------
-
-
-def with_processor(folder: Path, change: Callable[[dict[str, Any]], None], name: str = "mobius-gemma3_vl-og") -> Path:
-    """A copy of a package whose processor file is changed. change: of operation -> its attributes."""
-    package = shutil.copytree(PACKAGES / name, folder / "package")
-    file = package / "processor_config.json"
-    data = json.loads(file.read_text())
-    change(
-        {
-            each["operation"]["type"]: each["operation"].setdefault("attrs", {})
-            for each in data["processor"]["transforms"]
-        }
-    )
-    file.write_text(json.dumps(data, indent=1))
-    return package
-
-
-def refused(package: Path) -> list[Any]:
-    with pytest.raises(CompileError) as caught:
-        compile_package(package, out=package.parent / "refused")
-    assert not (package.parent / "refused").exists()
-    return list(caught.value.problems)
-
-
-@pytest.mark.parametrize(
-    ("change", "code", "words"),
-    [
-        (lambda of: of["Resize"].update(height=448), "processor-mismatch", "448 pixels high"),
-        (lambda of: of["Resize"].update(smart_resize=1), "processor-mismatch", "of their own size"),
-        (lambda of: of["Permute3D"].update(dims=[0, 1, 2]), "processor-mismatch", "channels last"),
-        (lambda of: of["Resize"].update(hight=1), "bad-processor", "no attribute 'hight'"),
-    ],
-)
-def test_a_file_that_contradicts_the_graph_is_refused_at_compile_time(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], code: str, words: str
-) -> None:
-    found = [each for each in refused(with_processor(tmp_path, change)) if each.code == code]
-    assert any(words in each.what for each in found)
-    assert {each.where.file for each in found} == {"processor_config.json"}
-
-
-def test_a_file_whose_patches_the_graph_does_not_take_is_refused(tmp_path: Path) -> None:
-    package = with_processor(tmp_path, lambda of: of["Resize"].update(patch_size=15), "mobius-qwen2_5_vl-og")
-    assert "leaves pictures whole" in next(each.what for each in refused(package) if each.code == "processor-mismatch")
-
-
-def test_a_missing_file_is_said_at_once(tmp_path: Path) -> None:
-    """One that is named is an error; one that nobody names, a warning, and tensors go in as before."""
-    package = shutil.copytree(PACKAGES / "mobius-mistral3-og", tmp_path / "package")
-    (package / "processor_config.json").unlink()
-    (found,) = [each for each in refused(package) if each.code == "missing-file"]
-    assert found.path == "model.vision.config_filename"
-    silent = changed(tmp_path / "silent", package, ("model.vision.config_filename", ...))
-    told = compile_package(silent, out=tmp_path / "out").problems
-    assert any("image goes in as tensors" in each.what for each in told)
-    case = case_of("mobius-mistral3-og")
-    inputs = {"request.input_ids": [case["prompt"]], **held("mobius-mistral3-og"), "request.max_iterations": [16]}
-    del inputs["image_features"]
-    with genai_runtime.load(tmp_path / "out", threads=1) as model:
-        assert model.run(inputs, stop_on_eos=False)["tokens"].tolist() == [case["greedy"]]
-        with pytest.raises(genai_runtime.RequestError, match="no-image-input"):
-            model.generate(case["prompt"], images=[b""])
-
-
-def test_a_file_is_known_by_its_content_not_by_its_name(tmp_path: Path) -> None:
-    """The named file holds another dialect's notes; the one that describes pictures lies beside it."""
-    package = shutil.copytree(PACKAGES / "mobius-mistral3-og", tmp_path / "package")
-    (package / "processor_config.json").rename(package / "image_processor.json")
-    (package / "processor_config.json").write_text('{"processor_class": "Some", "patch_size": 14}')
-    compile_package(package, out=tmp_path / "out")
-    case = case_of("mobius-mistral3-og")
-    with genai_runtime.load(tmp_path / "out", threads=1) as model:
-        made = model.generate(case["prompt"], images=[package / "image.png"], max_new_tokens=16, **GREEDY)
-        assert made.tokens == case["greedy"]

@@ -20,13 +20,17 @@ _STRIDE = 2
 """Frames of features that one place of an encoder's output stands for, where an export fixes its places."""
 
 
-def sound_port(stages: Sequence[Stage]) -> Port | None:
-    """The only input that a caller gives, float [rows, bands, frames]; None where there is another."""
+def sound_port(stages: Sequence[Stage], said: Said) -> Port | None:
+    """The only input that a caller gives, float [rows, bands, frames]; None where there is another.
+
+    Where nothing is said of sound, as many bands as features of sound have tell it.
+    """
     asked = [each.port for stage in stages for each in stage.inputs if each.asked]
     if len(asked) != 1 or asked[0].dtype not in ("float32", "float16", "bfloat16") or rank_of(asked[0]) != 3:
         return None
     bands = (asked[0].shape or (None, None))[1]
-    return asked[0] if isinstance(bands, int) and bands > 1 else None
+    known = said.config is not None or said.program is not None
+    return asked[0] if bands in _BANDS or (known and isinstance(bands, int)) else None
 
 
 def sound_front(notes: MediaNotes, stage: Stage, port: Port) -> tuple[FileFront | None, tuple[Problem, ...]]:

@@ -41,7 +41,7 @@ def with_media(
     steps: list[Data] = []
     taken: set[str] = set()
     for stage in once:
-        port = sound_port([stage]) if AUDIO not in taken else None
+        port = sound_port([stage], notes.said[AUDIO]) if AUDIO not in taken else None
         front = None
         if port is not None:
             front, found = sound_front(notes, stage, port)
@@ -51,7 +51,7 @@ def with_media(
     for stage in (stage for medium in media for stage in medium.stages):
         invoke_stage(stage, workflow)  # components stand in the order in which they run
     for medium in media:
-        roles, port, front = picture_roles(medium), sound_port(medium.stages), None
+        roles, port, front = picture_roles(medium), sound_port(medium.stages, notes.said[AUDIO]), None
         if roles is not None and IMAGE not in taken:
             front, found = _picture_front(notes, medium, roles, tokens)
             problems += found
