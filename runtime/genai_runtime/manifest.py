@@ -71,6 +71,7 @@ _SHAPE: dict[str, Any] = {
             "resize": dict | None,
             "crop": list | None,
             "tiled": bool,
+            "views": dict | None,
             "tensors": [str],
             "required": bool,
         }

@@ -41,10 +41,11 @@ class MediaInput:
         prompt = self.facts["prompt"]
         if "entries" in prompt:
             return tuple(Span(1, int(prompt["entries"])) for _ in files)
-        if "cell" not in prompt or self.facts["tiled"]:
+        if self.facts["tiled"] or ("cell" not in prompt and self.facts["views"] is None):
             return None
         return tuple(
-            Span(*entries_of(data, f"picture {at}", self.facts, int(prompt["cell"]))) for at, data in enumerate(files)
+            Span(*entries_of(data, f"picture {at}", self.facts, int(prompt.get("cell", 1))))
+            for at, data in enumerate(files)
         )
 
 

@@ -28,7 +28,8 @@ class Places:
     """What a package says of the places of pictures. facts: the entry of its manifest.
 
     entry_token, entry: the token that stands for one entry, and its text. opens, closes: what a place looks like in a
-    prompt. before, after: what is written around entries. row_end, last_row_end: what ends each row, the last instead.
+    prompt; # is a number. before, after: what is written around entries. row_end, last_row_end: what ends each row, the
+    last one instead.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -82,7 +83,7 @@ class Places:
         return ids.count(self.token or 0) == sum(each.entries for each in spans) and bool(spans)
 
     def _pattern(self) -> "re.Pattern[str]":
-        opens, closes = re.escape(self._opens), re.escape(self._closes)
+        opens, closes = re.escape(self._opens).replace(r"\#", "[0-9]+"), re.escape(self._closes)
         return re.compile(f"{opens}.*?{closes}" if closes else opens, re.DOTALL)
 
     def _written(self, span: Span) -> str:

@@ -42,9 +42,10 @@ def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
 def _sizes(program: ImageProgram | AudioProgram) -> dict[str, Any]:
     """What decides how large a picture becomes, None where the size is its own; whether it is cut into tiles."""
     if not isinstance(program, ImageProgram):
-        return {"resize": None, "crop": None, "tiled": False}
+        return {"resize": None, "crop": None, "tiled": False, "views": None}
     resize = asdict(program.resize) if program.resize is not None else None
-    return {"resize": resize, "crop": program.crop, "tiled": program.tiles is not None}
+    views = asdict(program.views) if program.views is not None else None
+    return {"resize": resize, "crop": program.crop, "tiled": program.tiles is not None, "views": views}
 
 
 def _branches(plan: Plan, given: Input) -> list[Branch]:

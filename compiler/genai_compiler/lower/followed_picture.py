@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from genai_compiler.problem import CompileError, Problem
-from genai_compiler.read.image_operations import FILTERS, Attributes
+from genai_compiler.read.image_operations import CLIP_MEAN, CLIP_STD, FILTERS, Attributes
 from genai_compiler.read.image_processor import ImageProcessor, Operation
 
 PIXELS, GRID, SIZES, COORDINATES = "pixel_values", "image_grid_thw", "image_sizes", "pixel_position_ids"
+MASK, ENTRIES = "image_attention_mask", "num_img_tokens"
 """Ports of the processor's adapter."""
 _ONE_LEVEL = 1 / 255
 Levels = tuple[tuple[float, ...], ...]
@@ -23,7 +24,8 @@ class Picture:
     """What has become of a picture: bytes, then levels, numbers, patches. swapped: channels are blue first.
 
     first: the axis of channels comes first. patch, merge: pixels of a patch's edge, and patches of the edge of what one
-    token of a prompt stands for; 0: not said. resize, patches: fields of the program's own classes, {} for none.
+    token of a prompt stands for; 0: not said. resize, patches, views: fields of the program's own
+    classes, {} for none.
     """
 
     form: str = "file"
@@ -34,6 +36,7 @@ class Picture:
     levels: Levels = ()
     patches: Mapping[str, Any] = field(default_factory=dict[str, Any])
     length: int | None = None
+    views: Mapping[str, Any] = field(default_factory=dict[str, Any])
     patch: int = 0
     merge: int = 0
 
@@ -56,6 +59,9 @@ def followed(file: ImageProcessor) -> Picture:
             problems.append(file.problem(each.path, fault, _HELP))
             continue
         picture = replace(_DONE[each.does](picture, each.attributes), form=made)
+    if not problems and picture.views and picture.form != "views":
+        what = "pictures are laid out on fields, and no operation takes views of them"
+        problems.append(file.problem((), what, "add the operation that makes views"))
     if not problems and picture.form in ("file", "levels"):
         what = "the operations end before there are numbers: Rescale makes them of levels"
         problems.append(file.problem((), what, "add Rescale"))
@@ -70,6 +76,7 @@ _SPELLED = {
     "levels": "a picture's levels",
     "numbers": "a picture's numbers",
     "patches": "patches",
+    "views": "views",
 }
 _FORMS = {
     "decode": ("file", "levels"),
@@ -82,6 +89,9 @@ _FORMS = {
     "patches": ("numbers", "patches"),
     "sizes": ("numbers", "numbers"),
     "budget": ("levels", "patches"),
+    "squares": ("levels", "views"),
+    "fields": ("levels", "levels"),
+    "views": ("numbers", "views"),
 }
 """What each operation takes and gives."""
 
@@ -98,6 +108,10 @@ def _impossible(operation: Operation, picture: Picture) -> str:
             return f"{name} by {list(attributes['dims'])} gives neither channels first nor channels last"
         case "patches" if picture.first:
             return f"{name} takes channels last"
+        case "squares" | "fields" if picture.resize or picture.crop is not None or picture.views:
+            return f"{name} makes the size by itself: neither a resize nor a crop stands before it"
+        case "views" if picture.views.get("size") != attributes["dyhd_base_resolution"] or picture.first:
+            return f"{name} goes with the operation that lays pictures out on fields of its size, channels last"
         case _:
             return ""
 
@@ -173,6 +187,17 @@ def _patches_under_a_budget(picture: Picture, attributes: Attributes) -> Picture
     )
 
 
+def _squares(picture: Picture, attributes: Attributes) -> Picture:
+    """All numbers are the operation's own."""
+    levels = ((_ONE_LEVEL,), (*CLIP_MEAN, *CLIP_STD))
+    return replace(picture, levels=levels, views={"mode": "squares", "size": 336, "most": 16})
+
+
+def _fields(picture: Picture, attributes: Attributes) -> Picture:
+    views = {"mode": "fields", "size": attributes["dyhd_base_resolution"], "most": attributes["dynamic_hd"]}
+    return replace(picture, views=views)
+
+
 def _as_it_is(picture: Picture, attributes: Attributes) -> Picture:
     return picture
 
@@ -188,4 +213,7 @@ _DONE = {
     "patches": _patch,
     "sizes": _as_it_is,
     "budget": _patches_under_a_budget,
+    "squares": _squares,
+    "fields": _fields,
+    "views": _as_it_is,
 }

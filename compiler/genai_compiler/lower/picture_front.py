@@ -6,7 +6,7 @@ from typing import Any
 
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
-from genai_compiler.lower.followed_picture import COORDINATES, GRID, PIXELS, SIZES, Picture, followed
+from genai_compiler.lower.followed_picture import COORDINATES, GRID, MASK, PIXELS, SIZES, Picture, followed
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.media_notes import IMAGE, MediaNotes, Said, processor_file
 from genai_compiler.lower.prompt_places import only_entry, place_parameters
@@ -24,13 +24,18 @@ Roles = Mapping[str, Port]
 def picture_roles(medium: Medium) -> Roles | None:
     """The inputs of a medium's stages by what they are of a picture, None where they are not those of pictures.
 
-    Floats are pixels; integers are grids [pictures, 3], sizes [pictures, 2], coordinates [pictures, patches, 2].
+    Floats are pixels; integers are grids [pictures, 3], sizes [pictures, 2], coordinates [pictures, patches, 2]. Beside
+    views, [pictures, views, 3, height, width], sizes and a mask [pictures, views, cells, cells] may be floats.
     """
     found: dict[str, Port] = {}
-    for port in (each.port for stage in medium.stages for each in stage.inputs if each.asked):
+    asked = [each.port for stage in medium.stages for each in stage.inputs if each.asked]
+    views = next((each for each in asked if rank_of(each) == 5), None)
+    for port in asked:
         shape = port.shape or ()
         forms = {(2, 3): GRID, (2, 2): SIZES, (3, 2): COORDINATES}
-        role = PIXELS if "float" in port.dtype or port.dtype == "bfloat16" else None
+        role = PIXELS if "float" in port.dtype else None
+        if views is not None and port != views:
+            role = {2: SIZES, 4: MASK}.get(len(shape))
         if role is None and "int" in port.dtype and shape and isinstance(shape[-1], int):
             role = forms.get((len(shape), shape[-1]))
         if role is None or role in found:
@@ -43,8 +48,8 @@ def picture_roles(medium: Medium) -> Roles | None:
 def _of_pixels(port: Port, placed: bool) -> bool:
     """Whether floats are pixels: three channels in whole pictures, or patches that something places."""
     shape = port.shape or ()
-    if len(shape) == 4:
-        return 3 in (shape[1], shape[3])
+    if len(shape) in (4, 5):
+        return 3 in (shape[-3], shape[-1])
     return placed and len(shape) in (2, 3) and isinstance(shape[-1], int)
 
 
@@ -87,7 +92,9 @@ class _Fitting:
         pixels = self.roles[PIXELS]
         shape, made = pixels.shape or (), self.picture
         takes = f"the graph takes {pixels.name!r} as {spell_port(pixels)}"
-        if len(shape) == 4:
+        if made.views or len(shape) == 5:
+            self._views(shape, takes)
+        elif len(shape) == 4:
             self._whole(shape, takes)
         elif not made.patches:
             self._cut(shape, takes)
@@ -101,6 +108,18 @@ class _Fitting:
             self.refuse(
                 f"the graph takes a grid of patches, {self.roles[GRID].name!r}, and {self.file.name} makes none"
             )
+
+    def _views(self, shape: tuple[int | str | None, ...], takes: str) -> None:
+        size = self.picture.views.get("size")
+        if size is None or len(shape) != 5:
+            kind = "views" if self.picture.views else "no views"
+            self.refuse(f"{self.file.name} makes {kind} of pictures, and {takes}")
+        elif any(
+            isinstance(each, int) and each != wanted for each, wanted in zip(shape[2:], (3, size, size), strict=True)
+        ):
+            self.refuse(f"{self.file.name} makes views of {size}x{size} pixels, and {takes}")
+        if MASK in self.roles and self.picture.views.get("mode") != "fields":
+            self.refuse(f"the graph takes a mask of views, {self.roles[MASK].name!r}, and {self.file.name} makes none")
 
     def _whole(self, shape: tuple[int | str | None, ...], takes: str) -> None:
         made = self.picture
@@ -137,13 +156,13 @@ class _Fitting:
 def _front(fitting: _Fitting, medium: Medium, said: Said, tokens: SpecialTokens) -> FileFront:
     roles, picture = fitting.roles, fitting.picture
     patches = picture.patches or fitting.cut
-    each = GRID not in roles
+    each = GRID not in roles and not picture.views
     varies = each and not patches and not fitting.fixed and picture.crop is None
     contracts = {role: role_contract(port, role) for role, port in roles.items()}
     if varies and SIZES not in roles:
         contracts[SIZES] = {"dtype": "int64", "rank": 2, "shape": ["image.pictures", 2]}
     cell = picture.patch * picture.merge
-    parameters = prompt_parameters(medium, said, tokens, cell)
+    parameters = prompt_parameters(medium, said, tokens, cell, bool(picture.views))
     parameters |= fitting.cut
     return FileFront(
         kind=IMAGE,
@@ -172,14 +191,19 @@ def role_contract(port: Port, role: str) -> Data:
     return {"dtype": port.dtype, "rank": len(shape), "shape": shape}
 
 
-def prompt_parameters(medium: Medium, said: Said, tokens: SpecialTokens, cell: int) -> dict[str, Any]:
+def prompt_parameters(
+    medium: Medium, said: Said, tokens: SpecialTokens, cell: int, views: bool = False
+) -> dict[str, Any]:
     """What a prompt says of a picture: which token stands for an entry, where pictures go, how many entries one has.
 
-    entries: of every picture; cell: pixels of the edge that one entry stands for. Neither where nobody says.
+    entries: of every picture; cell: pixels of the edge that one entry stands for. Neither where nobody says, nor where
+    views tell it.
     """
     token = said.token if said.token is not None else only_entry(tokens)
     found = place_parameters(token, tokens, said.plain) if token is not None else {}
     count = said.count or _entries(medium)
+    if views:
+        return {**found, "of_views": True}
     if count:
         return {**found, "entries": count}
     return {**found, "cell": cell} if cell else found
@@ -201,7 +225,7 @@ def unknown_places(parameters: Mapping[str, Any], spot: tuple[Place, str]) -> It
         what
         for key, what in (
             (("entry_token",), "which token stands for a picture's entry in a prompt"),
-            (("entries", "cell"), "how many entries a picture has"),
+            (("entries", "cell", "of_views"), "how many entries a picture has"),
         )
         if not any(each in parameters for each in key)
     ]

@@ -13,7 +13,7 @@ from genai_compiler.read.special_tokens import SpecialTokens
 
 @dataclass(frozen=True)
 class PromptPlace:
-    """opens: what stands for a picture in a prompt, up to `closes`, if any. before, after: what is written around it.
+    """opens: what stands for a picture in a prompt, up to `closes`, if any; # is a number. before, after: around it.
 
     row_end, last_row_end: where its entries come in rows, what ends each, the last one instead.
     """
@@ -31,6 +31,7 @@ PLACES: Mapping[str, PromptPlace] = {
     "<image_soft_token>": PromptPlace("<start_of_image>", before="\n\n<start_of_image>", after="<end_of_image>\n\n"),
     "[IMG]": PromptPlace("[IMG]", row_end="[IMG_BREAK]", last_row_end="[IMG_END]"),
     "<|image|>": PromptPlace("<|image|>", before="<|image>", after="<image|>"),
+    "<|endoftext10|>": PromptPlace("<|image_#|>"),
 }
 
 
@@ -44,7 +45,7 @@ def place_parameters(token: int, tokens: SpecialTokens, plain: bool = False) -> 
     if text is None:
         return found
     place = PLACES.get(text)
-    if plain or place is None or not all(map(tokens.holds, filter(None, _marks(place)))):
+    if plain or place is None or not all(map(tokens.holds, _marks(place))):
         return {**found, "entry": text, "opens": text}
     stated = {name: value for name, value in vars(place).items() if value}
     return {**found, "entry": text, **stated}
@@ -58,4 +59,5 @@ def only_entry(tokens: SpecialTokens) -> int | None:
 
 def _marks(place: PromptPlace) -> tuple[str, ...]:
     """The tokens that the place needs."""
-    return place.opens, place.closes, place.row_end, place.last_row_end, place.before.strip(), place.after.strip()
+    marks = place.opens, place.closes, place.row_end, place.last_row_end, place.before.strip(), place.after.strip()
+    return tuple(each for each in marks if each and "#" not in each)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from genai_compiler.lower.followed_picture import COORDINATES, GRID, PIXELS, SIZES, followed
-from genai_compiler.plan.image_program import ImageOutput, ImagePatches, ImageProgram, ImageResize
+from genai_compiler.lower.followed_picture import COORDINATES, ENTRIES, GRID, MASK, PIXELS, SIZES, followed
+from genai_compiler.plan.image_program import ImageOutput, ImagePatches, ImageProgram, ImageResize, ImageViews
 from genai_compiler.read.image_processor import ImageProcessor
 
 CONTENTS: Mapping[str, str] = {
@@ -11,6 +11,8 @@ CONTENTS: Mapping[str, str] = {
     GRID: "grid_dimensions",
     SIZES: "transformed_size",
     COORDINATES: "patch_coordinates",
+    MASK: "validity_mask",
+    ENTRIES: "entries",
 }
 """Port of the processor's adapter -> what it gives."""
 
@@ -42,4 +44,5 @@ def processor_program(
         length=picture.length,
         crop=picture.crop,
         stacks=patches is None,
+        views=ImageViews(**picture.views) if picture.views else None,
     )

@@ -64,6 +64,19 @@ class ImagePatches:
 
 
 @dataclass(frozen=True)
+class ImageViews:
+    """Square views of a picture, `size` pixels each: the whole, then its parts, at most `most`.
+
+    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros.
+    """
+
+    mode: str
+    size: int
+    most: int
+    cell: int = 14
+
+
+@dataclass(frozen=True)
 class ImageOutput:
     """One output port."""
 
@@ -87,6 +100,7 @@ class ImageProgram:
     length: int | None = None
     crop: tuple[int, int] | None = None
     stacks: bool = False
+    views: ImageViews | None = None
 
 
 def image_program(document: Document, ports: Mapping[str, str]) -> ImageProgram:

@@ -12,8 +12,9 @@ from genai_runtime.adapters.image.decode import decode
 from genai_runtime.adapters.image.levels import level_table, through_table
 from genai_runtime.adapters.image.limits import hold_count, hold_elements, hold_size
 from genai_runtime.adapters.image.patches import patch_coordinates, patch_grid, patchify
-from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageTiles
+from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageTiles, ImageViews
 from genai_runtime.adapters.image.sizes import Size, fitted, middle, resized
+from genai_runtime.adapters.image.views import canvas_of, entries_of_views, masks_of, seen, together
 from genai_runtime.problem import RequestError
 from genai_runtime.values import ONNX_TYPE, Array, Value, encode, to_value
 
@@ -63,6 +64,10 @@ class Preprocess:
         files = split_files(inputs["encoded"].tobytes())
         hold_count(len(files))
         names = ["the picture"] if len(files) == 1 else [f"picture {at}" for at in range(len(files))]
+        if self._program.views is not None:
+            return self._views(
+                [decode(data, name) for data, name in zip(files, names, strict=True)], self._program.views
+            )
         pictures: list[Prepared] = []
         elements = 0
         for data, name in zip(files, names, strict=True):
@@ -70,6 +75,30 @@ class Preprocess:
             elements += pictures[-1].tiles.size
             hold_elements((elements,), "all pictures together")
         return {each.port: self._tensor(each, pictures) for each in self._program.outputs}
+
+    def _views(self, pictures: Sequence[Array], views: ImageViews) -> dict[str, Array | Value]:
+        painted = [canvas_of(each, views) for each in pictures]
+        made: dict[str, Array | Value] = {}
+        for each in self._program.outputs:
+            match each.content:
+                case "pixels":
+                    array = self._seen(each, [canvas for canvas, _ in painted], views)
+                case "transformed_size":
+                    array = _encoded([canvas.shape[:2] for canvas, _ in painted], each)
+                case "validity_mask":
+                    masks = [masks_of(mask, views) for _, mask in painted if mask is not None]
+                    array = _encoded(together(masks, 0, 1), each)
+                case _:
+                    array = _encoded([[entries_of_views(one.shape[:2], views)] for one in pictures], each)
+            made[each.port] = to_value(array, each.dtype) if each.dtype in ONNX_TYPE else array
+        return made
+
+    def _seen(self, output: ImageOutput, canvases: Sequence[Array], views: ImageViews) -> Array:
+        """float [pictures, views, 3, size, size]."""
+        table = level_table(output.levels, "float32")
+        turned = [each[..., ::-1] if output.reverse else each for each in canvases]
+        floats = [seen(through_table(each[None], table)[0], views.size) for each in turned]
+        return encode(together(floats, 1 + views.most if views.mode == "squares" else 0, 0), output.dtype)
 
     def _prepared(self, picture: Array) -> Prepared:
         program, original = self._program, picture.shape[:2]

@@ -6,7 +6,13 @@ from typing import Literal
 Fit = Literal["stretch", "crop", "pad"]
 Interpolation = Literal["nearest", "bicubic", "bilinear", "lanczos3"]
 Content = Literal[
-    "pixels", "patch_coordinates", "grid_dimensions", "original_size", "transformed_size", "validity_mask"
+    "pixels",
+    "patch_coordinates",
+    "grid_dimensions",
+    "original_size",
+    "transformed_size",
+    "validity_mask",
+    "entries",
 ]
 Levels = tuple[tuple[float, ...], ...]
 """What is done to every level of a channel, in order: (scale,) multiplies, (mean x 3, std x 3) normalises."""
@@ -71,6 +77,19 @@ class ImagePatches:
 
 
 @dataclass(frozen=True)
+class ImageViews:
+    """Square views of a picture, `size` pixels each: the whole, then its parts, at most `most`.
+
+    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros.
+    """
+
+    mode: Literal["squares", "fields"]
+    size: int
+    most: int
+    cell: int = 14
+
+
+@dataclass(frozen=True)
 class ImageOutput:
     """One output port. pad: what fills up a picture's patches; channels_last: of whole pictures, [N, H, W, 3].
 
@@ -91,7 +110,8 @@ class ImageProgram:
     """At most one of `resize` and `tiles`; `length`: patches that each picture is padded to, None: not padded.
 
     crop: (height, width) of the middle that is kept after resizing. stacks: pictures of several sizes lie in one
-    tensor, zeros below and to the right of the smaller ones.
+    tensor, zeros below and to the right of the smaller ones. views: instead of all that, whose outputs are pixels,
+    transformed_size (the canvas'), validity_mask, and entries: how many of a prompt each picture takes.
     """
 
     outputs: tuple[ImageOutput, ...]
@@ -101,3 +121,4 @@ class ImageProgram:
     length: int | None = None
     crop: tuple[int, int] | None = None
     stacks: bool = False
+    views: ImageViews | None = None
