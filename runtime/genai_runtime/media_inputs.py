@@ -13,6 +13,8 @@ from genai_runtime.tokenizer import Tokenizer
 from genai_runtime.values import Array
 
 File = bytes | Path
+MAX_ENTRIES = 1 << 20
+"""Tokens of all pictures of a request."""
 _WORDS = {
     "image": ("picture", "images", "--image", "no-image-input"),
     "audio": ("sound", "audio", "--audio", "no-audio-input"),
@@ -40,13 +42,20 @@ class MediaInput:
 
         prompt = self.facts["prompt"]
         if "entries" in prompt:
-            return tuple(Span(1, int(prompt["entries"])) for _ in files)
+            return _held([Span(1, int(prompt["entries"])) for _ in files])
         if self.facts["tiled"] or ("cell" not in prompt and self.facts["views"] is None):
             return None
-        return tuple(
-            Span(*entries_of(data, f"picture {at}", self.facts, int(prompt.get("cell", 1))))
-            for at, data in enumerate(files)
-        )
+        cell = int(prompt.get("cell", 1))
+        return _held([Span(*entries_of(data, f"picture {at}", self.facts, cell)) for at, data in enumerate(files)])
+
+
+def _held(spans: list[Span]) -> tuple[Span, ...]:
+    """Spans of a number that a prompt may have. Raises RequestError `image-limit`."""
+    total = sum(each.entries for each in spans)
+    if total > MAX_ENTRIES:
+        what = f"the pictures take {total} tokens, more than {MAX_ENTRIES}"
+        raise RequestError("image-limit", what, help="give fewer or smaller pictures")
+    return tuple(spans)
 
 
 class MediaInputs:

@@ -5,7 +5,7 @@ what the package says of it. Numbers that do not agree are refused, before anyth
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from genai_runtime.problem import RequestError
@@ -49,7 +49,7 @@ class Places:
         ids = tokenizer.encode(text, add_special_tokens=specials)
         if self.token is None or self._complete(ids, spans):
             return ids
-        pieces = self._pattern().split(text) if self._opens else [text]
+        pieces = list(self._pieces(text))
         if not spans and len(pieces) == 1 and self.token not in ids:
             return ids
         if len(pieces) - 1 != len(spans):
@@ -82,9 +82,16 @@ class Places:
         """Whether a prompt holds the entries of its pictures already."""
         return ids.count(self.token or 0) == sum(each.entries for each in spans) and bool(spans)
 
-    def _pattern(self) -> "re.Pattern[str]":
-        opens, closes = re.escape(self._opens).replace(r"\#", "[0-9]+"), re.escape(self._closes)
-        return re.compile(f"{opens}.*?{closes}" if closes else opens, re.DOTALL)
+    def _pieces(self, text: str) -> Iterator[str]:
+        """What stands before, between and behind the places of a text."""
+        opens, at = re.compile(re.escape(self._opens).replace(r"\#", "[0-9]+")), 0
+        while self._opens and (found := opens.search(text, at)) is not None:
+            end = text.find(self._closes, found.end())
+            if end < 0:  # it opens, and never closes: no place
+                break
+            yield text[at : found.start()]
+            at = end + len(self._closes)
+        yield text[at:]
 
     def _written(self, span: Span) -> str:
         """A picture's entries as text."""

@@ -9,8 +9,9 @@ from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Branch, Input, Invoke, Plan
 from genai_compiler.plan.uses import all_reads, walk
 
-_OF_THE_PROGRAM = frozenset({"patch", "frames", "merge"})
-"""Parameters that say how pictures are cut; the others say where they stand in a prompt."""
+_NUMBERS = {"entry_token": (0, (1 << 31) - 1), "entries": (1, 1 << 20), "cell": (1, 1 << 20)}
+"""Parameters that say where pictures stand in a prompt -> the values that mean something."""
+_TEXTS = frozenset({"entry", "opens", "closes", "before", "after", "row_end", "last_row_end"})
 
 
 def media_facts(plan: Plan) -> list[dict[str, Any]]:
@@ -32,11 +33,21 @@ def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "image" if isinstance(adapter.program, ImageProgram) else "audio",
             "input": value,
-            "prompt": {name: each for name, each in adapter.parameters if name not in _OF_THE_PROGRAM},
+            "prompt": dict(_of_prompts(adapter.parameters)),
             **_sizes(adapter.program),
             "tensors": [name for each in tensors for name in (each.name, each.application_name) if name],
             "required": inputs[value].required or _is_needed(plan, inputs[value]),
         }
+
+
+def _of_prompts(parameters: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
+    """The parameters that say where pictures stand in a prompt; what no package of ours would write has no meaning."""
+    for name, value in parameters:
+        if name in _NUMBERS and isinstance(value, int) and not isinstance(value, bool):
+            if _NUMBERS[name][0] <= value <= _NUMBERS[name][1]:
+                yield name, value
+        elif name in _TEXTS and isinstance(value, str) and 0 < len(value) <= 256:
+            yield name, value
 
 
 def _sizes(program: ImageProgram | AudioProgram) -> dict[str, Any]:

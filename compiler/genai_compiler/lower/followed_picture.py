@@ -16,6 +16,10 @@ PIXELS, GRID, SIZES, COORDINATES = "pixel_values", "image_grid_thw", "image_size
 MASK, ENTRIES = "image_attention_mask", "num_img_tokens"
 """Ports of the processor's adapter."""
 _ONE_LEVEL = 1 / 255
+MOST_NUMBERS = 64 << 20
+"""What the runtime makes at most of all pictures of a request."""
+VIEW_CELLS = 28
+"""Pixels of an edge that two cells of a mask of views stand for."""
 Levels = tuple[tuple[float, ...], ...]
 
 
@@ -108,12 +112,21 @@ def _impossible(operation: Operation, picture: Picture) -> str:
             return f"{name} by {list(attributes['dims'])} gives neither channels first nor channels last"
         case "patches" if picture.first:
             return f"{name} takes channels last"
+        case "budget" if _budget_numbers(attributes) > MOST_NUMBERS:
+            return f"{name} makes {_budget_numbers(attributes)} numbers of a picture, more than {MOST_NUMBERS}"
+        case "fields" if attributes["dyhd_base_resolution"] % VIEW_CELLS:
+            return f"{name} makes fields of {attributes['dyhd_base_resolution']} pixels, no multiple of {VIEW_CELLS}"
         case "squares" | "fields" if picture.resize or picture.crop is not None or picture.views:
             return f"{name} makes the size by itself: neither a resize nor a crop stands before it"
         case "views" if picture.views.get("size") != attributes["dyhd_base_resolution"] or picture.first:
             return f"{name} goes with the operation that lays pictures out on fields of its size, channels last"
         case _:
             return ""
+
+
+def _budget_numbers(attributes: Attributes) -> int:
+    """Numbers of a picture whose patches are filled up to the most there can be."""
+    return int(attributes["max_soft_tokens"] * (attributes["pooling_kernel_size"] * attributes["patch_size"]) ** 2 * 3)
 
 
 def _decode(picture: Picture, attributes: Attributes) -> Picture:

@@ -162,7 +162,7 @@ def _adapter(name: str, declared: DeclaredComponent, package: Package) -> Adapte
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
     abi = f"{implementation.abi}@{implementation.version}"
-    program = _program(name, abi, package) if abi not in PROCESSORS else file_program(declared, package)
+    program = _program(name, abi, package) if abi not in PROCESSORS else file_program(name, declared, package)
     roles = tuple(contract.bindings.items()) if contract is not None and program is None else ()
     return Adapter(abi, parameters, roles, program)
 

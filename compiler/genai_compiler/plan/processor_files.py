@@ -2,19 +2,22 @@
 
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.dtypes import canonical
-from genai_compiler.plan.image_processor import processor_program
+from genai_compiler.plan.image_processor import CONTENTS, processor_program
 from genai_compiler.plan.image_program import ImagePatches, ImageProgram
+from genai_compiler.plan.report import WORKFLOW
+from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.audio_processor import AudioProcessor, read_audio_processor
 from genai_compiler.read.document import AdapterImplementation, Component
 from genai_compiler.read.image_processor import read_image_processor
 from genai_compiler.read.package import Package
+from genai_compiler.read.places import format_path
 
 PROCESSORS = frozenset({"genai-compile.image-processor@1", "genai-compile.audio-processor@1"})
 """Adapters whose artifact is a processor file."""
 
 
-def file_program(declared: Component, package: Package) -> AudioProgram | ImageProgram:
-    """The program of a component's file. Raises CompileError with what is wrong with the file.
+def file_program(name: str, declared: Component, package: Package) -> AudioProgram | ImageProgram:
+    """The program of the file of the component `name`. Raises CompileError with what is wrong with either.
 
     Parameters `patch`, `frames`, `merge` say how pictures are cut where the file leaves that open.
     """
@@ -22,13 +25,26 @@ def file_program(declared: Component, package: Package) -> AudioProgram | ImageP
     assert isinstance(how, AdapterImplementation)
     if how.abi == "genai-compile.audio-processor":
         return _of_sound(declared, read_audio_processor(package.root, how.artifact or ""))
+    unknown = sorted(set(declared.ports.outputs) - set(CONTENTS))
+    if unknown:
+        known = ", ".join(CONTENTS)
+        raise _refused(package, name, "unknown-port", f"a picture has no {', '.join(unknown)}", f"ports are {known}")
     outputs = [(port, canonical(each.dtype)) for port, each in declared.ports.outputs.items()]
     given = contract.parameters if contract is not None else {}
     cut = None
     if "patch" in given:
-        size, frames, merge = (int(given[each]) for each in ("patch", "frames", "merge"))
+        sizes = [given.get(each) for each in ("patch", "frames", "merge")]
+        if not all(isinstance(each, int) and 0 < each <= 1 << 14 for each in sizes):
+            what = f"pictures are cut by the whole numbers patch, frames and merge, not {sizes}"
+            raise _refused(package, name, "bad-processor", what, "write three whole numbers above 0")
+        size, frames, merge = (int(str(each)) for each in sizes)
         cut = ImagePatches(size, frames, merge, raster=True, temporal_major=True)
     return processor_program(read_image_processor(package.root, how.artifact or ""), outputs, cut)
+
+
+def _refused(package: Package, name: str, code: str, what: str, help: str) -> CompileError:
+    path = (*WORKFLOW, "components", name)
+    return CompileError([Problem(code, package.places.find(path), format_path(path), what, help)])
 
 
 def _of_sound(declared: Component, file: AudioProcessor) -> AudioProgram:

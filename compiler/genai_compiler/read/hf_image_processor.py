@@ -41,6 +41,10 @@ def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[st
     if root.get("do_normalize", True):
         yield from _normalize(root, refuse)
     patch, merge = root.get("patch_size"), root.get("merge_size")
+    for key, most in (("patch_size", 1 << 14), ("merge_size", 64), ("temporal_patch_size", 64)):
+        if _whole(root.get(key)) and int(str(root[key])) > most:
+            refuse((key,), f"{key} is {root[key]}: from 1 to {most}", "")
+            return
     if _whole(patch) and _whole(merge):
         frames = root.get("temporal_patch_size", _TEMPORAL)
         sizes = {"patch_size": patch, "temporal_patch_size": frames, "merge_size": merge}

@@ -46,6 +46,13 @@ CLIP_MEAN, CLIP_STD = OPERATIONS["Normalize"].defaults["mean"], OPERATIONS["Norm
 _WORDS = {"color_space": ("RGB", "BGR"), "interpolation": tuple(FILTERS)}
 _FLAGS = frozenset({"keep_aspect_ratio", "smart_resize"})
 _LARGEST = 1 << 28
+_LIMITS = {
+    **dict.fromkeys(("patch_size", "height", "width", "dyhd_base_resolution"), 1 << 14),
+    **dict.fromkeys(("merge_size", "pooling_kernel_size", "temporal_patch_size"), 64),
+    "max_soft_tokens": 1 << 16,
+    "dynamic_hd": 256,
+}
+"""Attribute -> the largest value that is followed: what is beyond makes nothing, or more than a run may hold."""
 
 
 def attribute_fault(form: Form, name: str, value: Json) -> str:
@@ -63,7 +70,8 @@ def attribute_fault(form: Form, name: str, value: Json) -> str:
         return f"is {value}: a whole number"
     if name in _FLAGS or name in form.swapping:
         return "" if value in (0, 1) else f"is {value}: 0 or 1"
-    return "" if 0 < value <= _LARGEST else f"is {value}: from 1 to {_LARGEST}"
+    largest = _LIMITS.get(name, _LARGEST)
+    return "" if 0 < value <= largest else f"is {value}: from 1 to {largest}"
 
 
 def _numbers_fault(name: str, value: Json) -> str:
