@@ -16,6 +16,19 @@ PROCESSORS = frozenset({"genai-compile.image-processor@1", "genai-compile.audio-
 """Adapters whose artifact is a processor file."""
 
 
+def processor_faults(package: Package) -> tuple[Problem, ...]:
+    """What is wrong with the processor files that the document's adapters run, and with how it names them."""
+    found: list[Problem] = []
+    for name, declared in package.workflow.components.items():
+        how = declared.implementation
+        if isinstance(how, AdapterImplementation) and f"{how.abi}@{how.version}" in PROCESSORS:
+            try:
+                file_program(name, declared, package)
+            except CompileError as fault:
+                found += fault.problems
+    return tuple(found)
+
+
 def file_program(name: str, declared: Component, package: Package) -> AudioProgram | ImageProgram:
     """The program of the file of the component `name`. Raises CompileError with what is wrong with either.
 
