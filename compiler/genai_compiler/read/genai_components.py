@@ -85,9 +85,9 @@ def is_component(model: Section, name: str) -> bool:
 
 
 def says_files_only(model: Section, name: str) -> bool:
-    """Whether a section names no graph, only how files are made tensors: beside an encoder that takes these."""
+    """Whether a section names no graph, only how sound becomes the tensors of the encoder beside it."""
     members = model.section(name).members
-    return name in ("vision", "speech") and set(members) <= {"config_filename"}
+    return name == "speech" and set(members) == {"config_filename"} and _names_a_graph(model, "encoder")
 
 
 def _names_a_graph(model: Section, name: str) -> bool:
