@@ -13,6 +13,7 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
+import yaml
 from genai_compiler import CompileError, compile_package
 from genai_runtime.adapters.audio.wav import pcm16, wav_header
 from genai_runtime.cli import main
@@ -158,6 +159,28 @@ def test_features_of_flat_keys_and_where_nobody_says(tmp_path: Path, name: str) 
         assert generated == tokens(model, [14], made[0])
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_program_of_the_document_makes_the_features(tmp_path: Path, named: bool) -> None:
+    """In the form of documents of several models: outputs are called `model.input`; values may go without names."""
+    package = with_file(tmp_path)
+    document = yaml.safe_load((package / "inference_metadata.yaml").read_text())
+    steps: list[dict[str, Any]] = [{"op": "decode"}, {"op": "resample", "sample_rate": 16000}]
+    steps += [{"op": "pad", "target_length": 480000}, {"op": "log_mel", "num_mel_bins": 80}]
+    output = {"name": "encoder.input_features", "content": "audio_features", "dtype": "fp32"}
+    if named:
+        steps[-1]["outputs"], output["source"] = ["bands"], "bands"
+    document["preprocessing"] = {"audio": {"transforms": steps, "outputs": [output]}}
+    (package / "inference_metadata.yaml").write_text(yaml.safe_dump(document))
+    problems = compile_package(package, out=tmp_path / "out").problems
+    assert not [each for each in problems if each.code in ("assumed-features", "capability-missing")]
+    samples = tune(0.5)
+    heard = log_mel(np.concatenate([samples, np.zeros(800)]), 80)
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        adapter: Any = model._executor.audio_processor  # type: ignore[attr-defined]
+        made = adapter.call({"encoded": np.frombuffer(wav(samples), np.uint8)})["audio_features"]
+        np.testing.assert_allclose(made[0, :, : heard.shape[1]], heard, atol=2e-5)
+
+
 def test_a_long_sound_is_cut_and_no_sound_is_silence(tmp_path: Path) -> None:
     compile_package(with_file(tmp_path, "audio_processor_config.json", sequence()), out=tmp_path / "out")
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
@@ -193,6 +216,9 @@ def test_the_command_takes_a_sound(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_run_takes_a_file_or_a_tensor(tmp_path: Path) -> None:
     compile_package(PACKAGE, out=tmp_path / "out")
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        (entry,) = model.describe()["media"]
+        assert (entry["kind"], entry["input"], entry["required"]) == ("audio", "request.audio", True)
+        assert "input_features" in entry["tensors"]
         with pytest.raises(genai_runtime.RequestError, match="the package takes a sound"):
             model.run({"request.input_ids": [[14]]})
         both = {"request.audio": wav(tune(0.1)), "input_features": np.zeros((1, 80, 3000), np.float32)}
