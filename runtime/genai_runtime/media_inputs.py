@@ -9,6 +9,7 @@ from genai_runtime.adapters.files import split_files
 from genai_runtime.given import as_tensors
 from genai_runtime.problem import RequestError
 from genai_runtime.prompt_places import Places, Span
+from genai_runtime.sound_input import samples_of
 from genai_runtime.tokenizer import Tokenizer
 from genai_runtime.values import Array
 
@@ -63,6 +64,7 @@ class MediaInputs:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._all = {each["kind"]: MediaInput(each) for each in data["media"]}
+        self._sound: Mapping[str, Any] | None = data["sound"]
         self._older = [
             each["name"]
             for each in data["inputs"]
@@ -75,7 +77,9 @@ class MediaInputs:
         for kind, files in (("image", images), ("audio", audio)):
             self._listed(kind, files)
             found = self._all.get(kind)
-            if files:
+            if files and kind == "audio" and found is None and self._sound is not None:
+                made |= samples_of(self._sound, files)
+            elif files:
                 made |= as_tensors({self._input(kind): list(files)})
             elif found is not None and found.facts["required"] and found.facts["tensors"]:
                 raise _needed(kind, found)
@@ -96,7 +100,9 @@ class MediaInputs:
         word, option, switch, code = _WORDS[kind]
         many = f"{len(others)} inputs" if others else "no input"
         what = f"{option}=, {switch}: the package has {many} for a {word} file"
-        raise RequestError(code, what, help=f"leave {switch} out, or use run(inputs)")
+        help = f"leave {switch} out, or use run(inputs)"
+        help += "; a preprocessor_config.json says at which rate samples are taken" if kind == "audio" else ""
+        raise RequestError(code, what, help=help)
 
     def hold(self, tensors: Mapping[str, Array]) -> None:
         """What a caller of `run` gave: no medium both as files and as tensors, and none left out that is needed."""

@@ -26,6 +26,7 @@ CONSTANTS = {
     "cap": np.float32(3.0),
     "blocks": np.array([0, 0, -1, 32]),
     "whole": np.array([0, 0, -1]),
+    "again": np.array([2, 2, 2]),
     "flat": np.array([-1, SIZE]),
     "three": np.array([ROWS, WIDTH, SIZE]),
     "last_axis": np.array([-1]),
@@ -63,6 +64,8 @@ LEFT = {
     "a norm with a scale by position": FIRST
     + "raw = MatMul hidden head; logits = LayerNormalization:axis=2 raw by_position",
     "an overridable bias": FIRST + "raw = MatMul hidden head; logits = Add raw given",
+    "axes named again": FIRST
+    + "raw = MatMul hidden head; less = ReduceSum:keepdims=0 raw again; logits = Concat:axis=0 less less",
     "no constant": FIRST
     + "turned = Transpose:perm=0,2,1 hidden; square = MatMul hidden turned; logits = MatMul square mixed",
 }

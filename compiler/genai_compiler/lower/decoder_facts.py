@@ -43,6 +43,19 @@ class StatePort:
 
 
 @dataclass(frozen=True)
+class CrossState(StatePort):
+    """A cache over what an encoder made: the decoder's first run gives it, later ones take it. capacity: its extent."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An input that picks one network for the prompt and another for later tokens; later: its value there."""
+
+    port: Port
+    later: bool
+
+
+@dataclass(frozen=True)
 class CombinedState:
     """Keys and values of a layer in one tensor, [2, batch, heads, positions, head_dim], that grows."""
 
@@ -170,7 +183,8 @@ class DecoderFacts:
     left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
     unread: inputs that no node reads. front: what the tokens go through first. prompt: the workflow input that the
     decoder starts from; start: the token there when nobody gives one, None when nobody says. mask_use: see
-    read.graph_facts. aliasing: whether past and present may (or must) be one buffer.
+    read.graph_facts. aliasing: whether past and present may (or must) be one buffer. flag: what picks a network;
+    crossed: the caches that the network for the prompt alone gives.
     """
 
     artifact: str
@@ -199,6 +213,8 @@ class DecoderFacts:
     front: FrontFacts | None = None
     prompt: str = PROMPT
     start: int | None = None
+    flag: Flag | None = None
+    crossed: tuple[CrossState, ...] = ()
 
     @property
     def static_states(self) -> tuple[StaticState, ...]:

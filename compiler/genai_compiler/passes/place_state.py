@@ -28,6 +28,8 @@ def place_state(plan: Plan, profile: Profile) -> Plan:
 def _placed(group: StateGroup, profile: Profile) -> StateGroup:
     if not any(GROWTH in slot.dims for slot in group.slots) and not _windows(group, profile):
         return replace(group, storage="growing", reason="of one size: what a step gives is what the next one takes")
+    if any(slot.once for slot in group.slots):
+        return replace(group, storage="growing", reason="the first run alone gives it: nothing is written again")
     declared = profile.groups.get(group.name)
     if declared is not None and declared.aliasing == "forbidden":
         return replace(group, storage="growing", reason="the package does not permit past and present to be one buffer")

@@ -13,12 +13,16 @@ Storage = Literal["growing", "shared-buffer"]
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH."""
+    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH.
+
+    once: what the first run gives is fed ever after (cross-attention); its GROWTH is no token's.
+    """
 
     past: str
     present: str
     dtype: str
     dims: tuple[int, ...]
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ class DecodeFacts:
     one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
     the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
-    embeddings; `tokens` is then its port.
+    embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
+    later tokens.
     """
 
     component: str
@@ -99,10 +104,11 @@ class DecodeFacts:
     logits_rank: int = 3
     counts: tuple[Count, ...] = ()
     front: Front | None = None
+    switched: bool = False
 
 
 def _per_token(slot: Slot) -> int:
     count = SIZE[slot.dtype]
     for dim in slot.dims:
         count *= dim if dim > 0 else 1
-    return count if GROWTH in slot.dims else 0
+    return count if GROWTH in slot.dims and not slot.once else 0
