@@ -31,6 +31,8 @@ MEDIA = _MEDIA.split()
 """Decoders behind an embedding model that also takes what a vision model makes of an image's tensors."""
 SINGLE = ["mobius-bert-og", "mobius-vit-og"]
 """Encoders alone: one call, at the workflow's level."""
+DRAWN = ["mobius-sd-euler", "mobius-sd-ddim"]
+"""A denoiser in a loop, between a text encoder and a decoder of latents."""
 GREEDY: dict[str, Any] = {"temperature": 0, "stop_on_eos": False}
 Compiled = Callable[[str], genai_runtime.Model]
 

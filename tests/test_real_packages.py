@@ -39,9 +39,7 @@ REFUSED = [
     ("og-llama-noembed", "no-embedding-stage", "no stage produces 'inputs_embeds'"),
     ("og-qwen2-paged", "unsupported-package-class", "export with a dense cache"),
     ("og-qwen3_5-paged", "unsupported-package-class", "caches in pages"),
-    ("mobius-sd-euler", "unsupported-package-class", "'iterative'"),
-    ("mobius-sd-ddim", "unsupported-package-class", "'iterative'"),
-    ("mobius-flux-meta", "unsupported-package-class", "'iterative'"),
+    ("mobius-flux-meta", "untyped-port", "neither type nor shape"),
 ]
 
 

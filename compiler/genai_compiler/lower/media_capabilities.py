@@ -25,7 +25,7 @@ _TENSORS: Mapping[str, tuple[str, str]] = {
 
 
 def media_capabilities(
-    document: CompositeDocument, places: Places, offered: frozenset[str]
+    document: CompositeDocument, places: Places, offered: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
     """(the other capabilities, a warning for each that only a front end for media has). offered: what this one does."""
     others: list[str] = []

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from genai_runtime.adapters.audio import audio_preprocess
+from genai_runtime.adapters.diffusion import diffusion
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
 from genai_runtime.adapters.grid_positions import grid_positions
 from genai_runtime.adapters.image.one_by_one import join_pictures, one_picture
@@ -28,6 +29,7 @@ May raise ValueError for parameters it does not know.
 
 OURS: Mapping[str, Factory] = {
     "genai-compile.audio-processor@1": audio_preprocess,
+    "genai-compile.diffusion@1": diffusion,
     "genai-compile.grid-positions@1": grid_positions,
     "genai-compile.image-processor@1": image_preprocess,
     "genai-compile.join-pictures@1": join_pictures,
