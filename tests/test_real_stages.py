@@ -12,6 +12,7 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
+import yaml
 from genai_compiler import compile_package
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.request import Request
@@ -173,15 +174,14 @@ def test_an_axis_more_than_the_next_model_takes_is_reported(tmp_path: Path) -> N
     assert [each.path for each in problems if "go in as one" in each.what] == ["pipeline.dataflow[0]"]
 
 
-def test_an_image_without_its_grid_or_its_positions_is_refused(compiled: Compiled) -> None:
+def test_an_image_without_its_grid_is_refused(compiled: Compiled) -> None:
     (case,) = cases("mobius-qwen3_5-meta", "image")
     inputs = media_inputs("mobius-qwen3_5-meta", case)
-    absent = (("image_grid_thw", "branch-case"), ("pixel_values", "branch-case"), ("position_ids", "missing-input"))
-    for left_out, code in absent:
+    for left_out in ("image_grid_thw", "pixel_values"):
         rest = {name: each for name, each in inputs.items() if name != left_out}
         with pytest.raises(genai_runtime.GenaiError) as refused:
             compiled("mobius-qwen3_5-meta").run(rest)
-        assert refused.value.code == code
+        assert refused.value.code == "branch-case"
 
 
 @pytest.mark.parametrize("change", [lambda each: each[:, :, 1:], lambda each: each - 2])
@@ -192,8 +192,15 @@ def test_positions_that_fit_no_prompt_are_refused(compiled: Compiled, change: Ca
         compiled("mobius-qwen3_5-meta").run({**inputs, "position_ids": change(inputs["position_ids"])})
 
 
-def test_what_needs_a_front_end_for_images_is_said(tmp_path: Path) -> None:
-    problems = compile_package(PACKAGES / "mobius-qwen3_5-meta", out=tmp_path / "out").problems
+def test_what_needs_a_front_end_for_images_is_said_where_there_is_none(tmp_path: Path) -> None:
+    """With the document's program nothing is missing; without it, and without a file, everything that needs one is."""
+    package = shutil.copytree(PACKAGES / "mobius-qwen3_5-meta", tmp_path / "package")
+    assert not [each for each in compile_package(package, out=tmp_path / "out").problems if "capability" in each.code]
+    document = yaml.safe_load((package / "inference_metadata.yaml").read_text())
+    del document["preprocessing"]
+    (package / "inference_metadata.yaml").write_text(yaml.safe_dump(document))
+    (package / "preprocessor_config.json").unlink()
+    problems = compile_package(package, out=tmp_path / "bare").problems
     told = {each.what.split("'")[1] for each in problems if each.code == "capability-missing"}
     assert told == {
         "image_preprocessing_program", "packed_image_outputs", "position_program", "multi_axis_positions"

@@ -32,6 +32,7 @@ from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
@@ -190,7 +191,7 @@ def _checked(package: Package) -> tuple[Problem, ...]:
     if not errors(problems):
         problems = (*problems, *check_admission(package))
     if not errors(problems):
-        problems = (*problems, *check_lora_uses(package), *check_adapter_files(package))
+        problems = (*problems, *check_lora_uses(package), *check_adapter_files(package), *processor_faults(package))
         problems = (*problems, *check_adapter_parameters(package))
     report = Report(package.places)
     negotiate(package, report)

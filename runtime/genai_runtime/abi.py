@@ -5,7 +5,14 @@ A change that an existing executor would notice raises ABI_VERSION; `load` refus
 
 from genai_runtime.adapters import open_adapter
 from genai_runtime.adapters.audio.program import AudioProgram
-from genai_runtime.adapters.image.program import ImageOutput, ImagePatches, ImageProgram, ImageResize, ImageTiles
+from genai_runtime.adapters.image.program import (
+    ImageOutput,
+    ImagePatches,
+    ImageProgram,
+    ImageResize,
+    ImageTiles,
+    ImageViews,
+)
 from genai_runtime.binding import RUN_FAILURES
 from genai_runtime.blocks import SpeculativeDecoder
 from genai_runtime.budget import BudgetSpec
@@ -42,6 +49,7 @@ __all__ = [
     "ImageProgram",
     "ImageResize",
     "ImageTiles",
+    "ImageViews",
     "Input",
     "Mask",
     "Output",

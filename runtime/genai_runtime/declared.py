@@ -1,12 +1,10 @@
 """What a manifest declares of a package's inputs, and a request held against it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from genai_runtime.given import as_tensors
 from genai_runtime.problem import RequestError
 from genai_runtime.values import NUMPY, Array
 
@@ -29,20 +27,6 @@ def prompt_tensor(data: Data, prompts: Sequence[Sequence[int]]) -> dict[str, Arr
     for row, each in enumerate(prompts):
         ids[row, : len(each)] = each
     return {spec["name"]: ids if spec["rank"] == 2 else ids[0]}
-
-
-def image_tensor(data: Data, images: Sequence[bytes | Path]) -> dict[str, Array]:
-    """The value of the one input for picture files; nothing when there are no pictures. Raises RequestError."""
-    if isinstance(images, bytes | str | Path):
-        raise RequestError("bad-inputs", "images is a list of files: bytes or Path objects", help="write images=[...]")
-    if not images:
-        return {}
-    found = [each for each in data["inputs"] if (each["role"], each["dtype"], each["rank"]) == ("media", "uint8", 1)]
-    if len(found) != 1:
-        what = f"the package has {len(found) or 'no'} inputs for a picture file, and images need one"
-        raise RequestError("no-image-input", what, help="use run(inputs)")
-    name: str = found[0]["name"]
-    return as_tensors({name: list(images)})
 
 
 def length_roles(data: Data, most: int) -> dict[str, int]:

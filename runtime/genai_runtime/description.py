@@ -17,6 +17,7 @@ def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
         "identity": data["identity"],
         "cache_dependencies": data["cache_dependencies"],
         "inputs": data["inputs"],
+        "media": [{name: each[name] for name in ("kind", "input", "tensors", "required")} for each in data["media"]],
         "outputs": data["outputs"],
         "profiles": [
             {name: each[name] for name in ("name", "kind", "version", "batch_invariance", "outputs", "pooling")}

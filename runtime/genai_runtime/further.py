@@ -16,8 +16,8 @@ class Further:
 
     @property
     def together(self) -> bool:
-        """Whether all rows may share a run."""
-        return self.asked.together
+        """Whether all rows may share a run: each sees all media, so that no two can share what was made of these."""
+        return self.asked.together and not self.media
 
     def tensors(self, rows: Sequence[int]) -> dict[str, Array]:
         """The tensors of a run of these rows."""

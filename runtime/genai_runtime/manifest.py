@@ -63,6 +63,19 @@ _SHAPE: dict[str, Any] = {
     "placement": dict,
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [{**_PORT, "stage": str, "media": dict}],
+    "media": [
+        {
+            "kind": str,
+            "input": str,
+            "prompt": dict,
+            "resize": dict | None,
+            "crop": list | None,
+            "tiled": bool,
+            "views": dict | None,
+            "tensors": [str],
+            "required": bool,
+        }
+    ],
     "sound": dict | None,
     "speech": {"assemblies": [{"component": str, "program": _ASSEMBLY}], "outputs": [str]},
     "state_groups": [dict],

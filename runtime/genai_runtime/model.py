@@ -3,29 +3,30 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime.chat_messages import variables_of
-from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_template
+from genai_runtime.chat_template import ChatTemplate, read_chat_template
 from genai_runtime.conversation import Conversation, Turn, conversation_of
-from genai_runtime.declared import checked_overrides, image_tensor, refuse_owned
+from genai_runtime.declared import checked_overrides, given_for, refuse_owned
 from genai_runtime.description import described
 from genai_runtime.drawing import DrawingSide
 from genai_runtime.further import Further
 from genai_runtime.generation import Generation, TextSettings
-from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
+from genai_runtime.given import as_tensors, hold_session
 from genai_runtime.kept import KeptSessions
 from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
+from genai_runtime.media_inputs import File, MediaInputs
 from genai_runtime.options import refuse_overrides, resolve_limits, resolve_sampling
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import Profile, profiles_of
+from genai_runtime.prompting import Prompting
 from genai_runtime.request import Audience, Event, Request, Shared, Tally
 from genai_runtime.result import Result
 from genai_runtime.running import Executor, Run, outcome
 from genai_runtime.sessions import Sessions
-from genai_runtime.sound_input import sound_tensor, start_of_output
+from genai_runtime.sound_input import start_of_output
 from genai_runtime.speculation import speculates
 from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from genai_runtime.timings import Timings
 
 Message = Mapping[str, Any]
-
-
-_NO_TOKENS = "give at least one token a row; genai-run takes --prompt, --chat, --tokens or standard input"
 
 
 class Model(Speaking, DrawingSide):
@@ -69,8 +67,8 @@ class Model(Speaking, DrawingSide):
         stop_on_eos: bool = True,
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
-        images: Sequence[bytes | Path] = (),
-        audio: Sequence[bytes | Path] = (),
+        images: Sequence[File] = (),
+        audio: Sequence[File] = (),
         adapters: Any = None,
         session: str | None = None,
         speculate: bool | None = None,
@@ -80,26 +78,27 @@ class Model(Speaking, DrawingSide):
 
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
-        that end a row, beside the package's end tokens. images: picture files, for a package with one input for them;
-        every row sees them. audio: sound files, likewise; the package may say how an output starts where there is no
-        prompt. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in slot order; for
-        a batch also a list with one of these a row. session: continue the conversation of that name; it takes the
-        turn when the generation has run to its end. speculate: whether the package's proposer drafts; the tokens are
-        the same (docs/options.md). Nothing runs until the result is iterated or asked for.
+        that end a row, beside the package's end tokens. images, audio: files (bytes or Paths), for a package that takes
+        them; every row sees them, and each place for a picture in a prompt becomes its tokens; beside a sound the
+        package may say how an output starts where there is no prompt. adapters: {alias: scale} or [alias, ...] of the
+        package's LoRA adapters, in slot order; for a batch also a list with one of these a row. session: continue the
+        conversation of that name; it takes the turn when the generation has run to its end. speculate: whether the
+        package's proposer drafts; the tokens are the same (docs/options.md). Nothing runs until the result is iterated
+        or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
         option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, no-audio-input,
-        bad-audio, no-session-state, no-proposer, closed; bad-adapters, unknown-adapter, no-adapter-service and the
-        codes of an adapter selection).
+        missing-input, bad-audio, bad-image, image-limit, image-tokens, no-session-state, no-proposer, closed;
+        bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
         turn = self._turn(session)
+        files = self._files.tensors(images, audio)
         if audio and prompt is None and batch is None:
             prompt = start_of_output(self._manifest.data)
-        seen, prompts = turn.continued(self._prompts(prompt, batch, add_special_tokens))
+        seen, prompts = turn.continued(self._prompting.prompts(prompt, batch, add_special_tokens, files))
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
-        media = image_tensor(self._manifest.data, images) | sound_tensor(self._manifest.data, audio)
-        further = Further(media, asked)
+        further = Further(files, asked)
         decoded = self._generation["prompt_decoded"]
         limits = resolve_limits(max_new_tokens, prompts if decoded else [[0]] * len(prompts), self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
@@ -113,6 +112,22 @@ class Model(Speaking, DrawingSide):
         runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
         context = limits.context if decoded else 0
         return Generation(runs, prompts, text, shared, context, turn.store is not None, self.timings)
+
+    def count_tokens(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        images: Sequence[File] = (),
+        audio: Sequence[File] = (),
+        add_special_tokens: bool = True,
+    ) -> int:
+        """How many tokens a prompt takes, its pictures included, as `generate` would count them. Nothing is run.
+
+        Raises what `generate` raises for these.
+        """
+        self._check_open()
+        files = self._files.tensors(images, audio)
+        return len(self._prompting.prompts(prompt, None, add_special_tokens, files)[0])
 
     def chat(
         self,
@@ -130,16 +145,14 @@ class Model(Speaking, DrawingSide):
         Raises RequestError `no-chat-template`, `chat-template-refused` (with the template's own words), and generate's.
         """
         self._check_open()
-        ids = encode_chat(
-            self.tokenizer,
-            self.chat_template,
+        text = self.chat_template.render(
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
             fold_system=fold_system,
             **variables_of(template_options),
         )
-        return self.generate(ids, **options)
+        return self.generate(text, **{**options, "add_special_tokens": False})
 
     @property
     def timings(self) -> "Timings | None":
@@ -203,6 +216,8 @@ class Model(Speaking, DrawingSide):
         tensors = as_tensors(inputs)
         turn = self._turn(session)
         refuse_owned(self._manifest.data, tensors)
+        self._files.hold(tensors)
+        self._files.hold_prompt(tensors, given_for(self._manifest.data, tensors, "prompt_tokens"))
         chosen, sampling = self._requests.sampling_of(tensors)
 
         def request() -> Request:
@@ -285,6 +300,14 @@ class Model(Speaking, DrawingSide):
         return TextFiles.from_dict(self._manifest.data["text"])
 
     @cached_property
+    def _files(self) -> MediaInputs:
+        return MediaInputs(self._manifest.data)
+
+    @cached_property
+    def _prompting(self) -> Prompting:
+        return Prompting(self._manifest.data, self._files, lambda: self.tokenizer)
+
+    @cached_property
     def _requests(self) -> Requests:
         return Requests(self._manifest.data)
 
@@ -301,22 +324,3 @@ class Model(Speaking, DrawingSide):
             end_ids=self._requests.end_ids if stop_on_eos else frozenset(),
             skip_special_tokens=skip_special_tokens,
         )
-
-    def _prompts(
-        self, prompt: str | Sequence[int] | None, batch: Sequence[str | Sequence[int]] | None, specials: bool
-    ) -> list[list[int]]:
-        if (prompt is None) == (batch is None):
-            raise RequestError("no-prompt", "give one prompt, or a batch of them")
-        given = prompts_of(batch) if batch is not None else [prompt]
-        prompts = [
-            self.tokenizer.encode(each, add_special_tokens=specials) if isinstance(each, str) else token_ids(each)
-            for each in given
-        ]
-        if not prompts or any(not each for each in prompts):
-            raise RequestError("empty-prompt", "a prompt has no tokens", help=_NO_TOKENS)
-        size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
-        end = size or 1 << 31
-        wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})
-        if wrong:
-            raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
-        return prompts

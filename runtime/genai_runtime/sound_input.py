@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from genai_runtime.given import as_tensors, content_of
+from genai_runtime.given import content_of
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.values import Array
 
@@ -29,18 +29,6 @@ def samples_of(sound: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
         raise RequestError(fault.code, fault.what, help=fault.help) from fault
 
 
-def sound_tensor(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
-    """The value of the input for sound: samples, or the files' own bytes; nothing without files.
-
-    Raises RequestError: `bad-inputs`, `no-audio-input`, and those of `samples_of`.
-    """
-    if isinstance(audio, bytes | str | Path):
-        raise RequestError("bad-inputs", "audio is a list of files: bytes or Path objects", help="write audio=[...]")
-    if not audio:
-        return {}
-    return _encoded(data, audio) if data["sound"] is None else samples_of(data["sound"], audio)
-
-
 def start_of_output(data: Data) -> list[int]:
     """The prompt where only a sound is given. Raises RequestError `no-prompt` where nobody says how output starts."""
     start = data["sound"]["start"] if data["sound"] is not None else None
@@ -48,14 +36,3 @@ def start_of_output(data: Data) -> list[int]:
         what = "the package does not say which token its output starts with"
         raise RequestError("no-prompt", what, help="give the prompt's tokens beside the sound")
     return [start]
-
-
-def _encoded(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
-    """For a package with a sound program of its own."""
-    found = [each for each in data["inputs"] if (each["role"], each["dtype"], each["rank"]) == ("media", "uint8", 1)]
-    if len(found) != 1:
-        what = f"the package has {len(found) or 'no'} inputs for a sound file, and audio needs one"
-        help = "use run(inputs); a preprocessor_config.json beside the model says at which rate it takes samples"
-        raise RequestError("no-audio-input", what, help=help)
-    name: str = found[0]["name"]
-    return as_tensors({name: list(audio)})

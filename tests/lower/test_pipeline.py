@@ -345,12 +345,13 @@ def test_one_provider_for_all_is_the_packages_preference(tmp_path: Path) -> None
     assert [each.name for each in lowered.session_options.providers] == ["CUDAExecutionProvider"]
 
 
-def test_processors_are_said_to_be_the_callers(tmp_path: Path) -> None:
+def test_a_processor_of_tensors_that_are_no_pictures_is_said(tmp_path: Path) -> None:
+    """The graph takes float32 [batch, 2, 8]: no channels, no patches that something places."""
     expected = {"pixel_values": {"rank": 3, "dtype": "float32"}}
     document = pipeline(VISION, preprocessing={"image": {"config": "looks.json", "expected_outputs": expected}})
     folder = package(tmp_path / "p", document, vision())
     (folder / "looks.json").write_text("{}")
-    assert "tensors that the caller makes" in said(folder)["pipeline.preprocessing.image"]
+    assert "tensors that the caller makes" in said(folder)["pipeline.preprocessing.image.config"]
 
 
 def test_an_input_that_nothing_feeds_is_refused_in_the_words_of_this_form(tmp_path: Path) -> None:

@@ -244,14 +244,14 @@ NOT_YET: dict[str, Row] = {
                                *STAGES]),
         "unsupported-package-class",
         "pipeline.flow[0].loop",
-        "running 'vision' once an image is not compiled yet",
+        "'vision' runs once an image, and nothing makes images of files",
     ),
     "crops": (
         pipeline(VISION, flow=[{"run": "vision", "dynamic_shape": {"source": "sizes", "apply_to_dims": [2, 3]}},
                                *STAGES]),
         "unsupported-package-class",
         "pipeline.flow[0].dynamic_shape",
-        "cropping each item of 'vision' is not compiled yet",
+        "'vision' takes items cut to their size, and nothing makes them of files",
     ),
     "windows": (
         pipeline(PLAIN, state={"position_ids": {"strategy": "windowed"}}),

@@ -9,14 +9,16 @@ from typing import Any
 from genai_compiler.check.generation_defaults import OWN_FIELDS
 from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
+from genai_compiler.emit.media_facts import media_facts
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
 from genai_compiler.plan.ir import Decode, Emit, Output, Plan
 from genai_compiler.plan.placement import Placement
+from genai_compiler.plan.processor_files import PROCESSORS
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
-from genai_compiler.read.document import ApplicationSource, GenerationDefaults
+from genai_compiler.read.document import AdapterImplementation, ApplicationSource, GenerationDefaults
 from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
@@ -56,6 +58,7 @@ def manifest(
         "placement": {each.component: _placement(each) for each in plan.placements},
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [_output(each, package) for each in plan.outputs],
+        "media": media_facts(plan),
         "speech": speech(package),
         "sound": sound_side(package)[0],
         "owned_inputs": _owned_inputs(plan, package),
@@ -81,12 +84,20 @@ def package_files(package: Package) -> dict[str, Path]:
         *(name for graph in package.graphs.values() for name in _files_of(graph.artifact, graph)),
         *lora_files(package),
     }
-    names |= set(speech_files(package))
+    names |= set(speech_files(package)) | set(_processor_files(package))
     names |= {
         each for each in (text.tokenizer, text.tokenizer_config, text.chat_template, text.special_tokens_map) if each
     }
     names |= {SOUND_PROCESSOR} if sound_side(package)[0] is not None else set()
     return {name: find_artifact(package.root, name).file for name in names}
+
+
+def _processor_files(package: Package) -> Iterator[str]:
+    """Files that adapters' programs were made from."""
+    for each in package.workflow.components.values():
+        how = each.implementation
+        if isinstance(how, AdapterImplementation) and f"{how.abi}@{how.version}" in PROCESSORS and how.artifact:
+            yield how.artifact
 
 
 def _files_of(artifact: str, graph: Any) -> Iterator[str]:

@@ -37,6 +37,7 @@ SOMETIMES = frozenset(
         "ImageProgram",
         "ImageResize",
         "ImageTiles",
+        "ImageViews",
         "Mask",
         "RUN_FAILURES",
         "Slot",

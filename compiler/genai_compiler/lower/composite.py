@@ -15,11 +15,13 @@ from genai_compiler.lower.front_model import FrontModel, find_front, media_model
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.media_capabilities import media_capabilities
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
 from genai_compiler.lower.model_graphs import MODELS, read_graphs
-from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput, with_stages
+from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput
+from genai_compiler.lower.with_media import made_of_files, with_media
 from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.bare import BareIo
-from genai_compiler.read.composite import CompositeDocument
+from genai_compiler.read.composite import CompositeDocument, Programs, Vision
 from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.signature import Port, Signature
 
@@ -72,11 +74,31 @@ def lower_composite(root: Path, document: CompositeDocument, places: Places) -> 
         raise CompileError([*found, *error.problems]) from error
     stages = with_rows(stages, edges, decoder, facts)
     media, once = media_stages(stages, edges, front)
-    whole = with_stages(decoder_document(facts, text.eos, source.defaults()), once, media)
-    asked, unoffered = media_capabilities(document, places)
-    found = (*found, *(front.doubts if front is not None else ()), *unoffered)
+    plain = decoder_document(facts, text.eos, source.defaults())
+    tokenizer = root / text.tokenizer if text.tokenizer else None
+    whole, of_media = with_media(plain, once, media, _notes(package), facts, tokenizer)
+    asked, unoffered = media_capabilities(document, places, made_of_files(whole))
+    found = (*found, *(front.doubts if front is not None else ()), *unoffered, *of_media)
+    if errors(found):
+        raise CompileError((*found, *doubts))
     lowered = source.lowered(facts, whole, text, ordered((*found, *doubts)))
     return replace(lowered, document=lowered.document | {"required_capabilities": list(asked)})
+
+
+def _notes(package: _Package) -> MediaNotes:
+    """What the document says of its media: programs of its own, and the token that stands for a picture."""
+    vision, programs = package.document.pipeline.vision or Vision(), package.document.preprocessing or Programs()
+    token = vision.image_token_id if vision.image_token_id is not None else vision.image_placeholder_token_id
+    said = {}
+    for kind, program in ((IMAGE, programs.image), (AUDIO, programs.audio)):
+        path: DocPath = ("preprocessing", kind)
+        said[kind] = Said(
+            spot=(package.places.find(path), format_path(path)),
+            program=program,
+            token=token if kind == IMAGE else None,
+            plain=bool(vision.placeholder_per_image),
+        )
+    return MediaNotes(package.root, said)
 
 
 def _front(package: _Package, decoder: str, edges: tuple[Edge, ...]) -> FrontModel | None:

@@ -18,7 +18,9 @@ from genai_compiler.lower.front_model import FrontModel, media_models
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
-from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput, with_stages
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
+from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
+from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Problem, Severity, errors
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath
@@ -59,8 +61,25 @@ def lower_models(root: Path, config: GenaiConfig, decoder: str, found: list[Prob
         raise CompileError([*problems, *error.problems]) from error
     stages = with_rows(stages, edges, DECODER, made.facts)
     media, once = media_stages(stages, edges, front)
-    document = with_stages(decoder_document(made.facts, made.text.eos, made.defaults), once, media)
-    return made.lowered(config, document, [*found, *problems])
+    plain = decoder_document(made.facts, made.text.eos, made.defaults)
+    tokenizer = root / made.text.tokenizer if made.text.tokenizer else None
+    document, of_media = with_media(plain, once, media, _notes(root, config), made.facts, tokenizer)
+    if errors(of_media):
+        raise CompileError([*problems, *made.problems, *of_media])
+    return made.lowered(config, document, [*found, *problems, *of_media])
+
+
+def _notes(root: Path, config: GenaiConfig) -> MediaNotes:
+    """What the configuration says of its media: processor files, and the tokens that stand for an entry of each."""
+    said = {}
+    for kind, section in ((IMAGE, "vision"), (AUDIO, "speech")):
+        path: DocPath = ("model", section, "config_filename")
+        token = config.media_tokens.get(kind)
+        stated = config.processor_files.get(kind)
+        said[kind] = Said(
+            stated, named(config, path), token=token, count=config.visual_tokens if kind == IMAGE else None
+        )
+    return MediaNotes(root, said)
 
 
 def _graphs(root: Path, config: GenaiConfig, decoder: str) -> _Graphs:

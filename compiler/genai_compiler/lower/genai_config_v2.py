@@ -15,6 +15,7 @@ from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_o
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
 from genai_compiler.lower.pipeline_devices import session_options
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,
@@ -29,8 +30,8 @@ from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, ret
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.search_defaults import defaults_of
-from genai_compiler.lower.stages import with_stages
 from genai_compiler.lower.stated import Stated
+from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
@@ -109,12 +110,16 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     beside = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
     facts, text, doubts = _facts(reading, beside, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
-    problems = (*form.text.problems, *resolving.problems, *doubts, *found)
-    if errors(problems):
+    if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
     stages = with_rows(beside.stages, reading.edges, decoder, facts)
     media, once = media_stages(stages, reading.edges, beside.front)
-    document: dict[str, Any] = with_stages(decoder_document(facts, text.eos, defaults), once, media)
+    tokenizer = form.text.root / text.tokenizer if text.tokenizer else None
+    plain = decoder_document(facts, text.eos, defaults)
+    document, of_media = with_media(plain, once, media, _media_notes(form), facts, tokenizer)
+    if errors(of_media):
+        raise CompileError((*doubts, *found, *of_media))
+    problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
         problems=ordered(problems),
@@ -126,6 +131,17 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         decoder=facts,
         hints=reading.hints,
     )
+
+
+def _media_notes(form: PipelineForm) -> MediaNotes:
+    """What the file says of its media: a processor file each, and the token that stands for an entry of a picture."""
+    stated, tokens = form.text.document.pipeline.preprocessing, form.text.document.tokens
+    said = {}
+    for kind, processor, token in ((IMAGE, stated.image, tokens.image_token), (AUDIO, stated.audio, None)):
+        path = (*PIPELINE, "preprocessing", kind, "config")
+        spot = (form.text.places.find(path), format_path(path))
+        said[kind] = Said(processor.config if processor is not None else None, spot, token=token)
+    return MediaNotes(form.text.root, said)
 
 
 def _defaults(

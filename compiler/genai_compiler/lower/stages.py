@@ -1,6 +1,6 @@
 """Models that run once, before the decoder's loop, as components and steps of its workflow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from genai_compiler.lower.decoder_components import ALIGNED, Data, media_contract
@@ -87,24 +87,33 @@ class Medium:
 def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium] = ()) -> Data:
     """The decoder's document with the stages before its loop."""
     workflow = document["pipeline"]["workflow"]
-    steps = [_invoke(stage, workflow) for stage in stages]
-    for medium, made in [(each, [_invoke(stage, workflow) for stage in each.stages]) for each in media]:
-        if medium.merges is not None:
-            made.append(_merge(medium, *medium.merges, workflow))
-        asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
-        steps.append(_when_given(asked, {"kind": "sequence", "steps": made}, _empty(medium, workflow), medium))
+    steps = [invoke_stage(stage, workflow) for stage in stages]
+    steps += [of_tensors(each, workflow) for each in media]
     workflow["steps"] = [*steps, *workflow["steps"]]
     if any(each["kind"] == "branch" for each in steps):
         workflow["manifest"]["capabilities"].append("input_presence")
     return document
 
 
-def _invoke(stage: Stage, workflow: Data) -> Data:
+def invoke_stage(stage: Stage, workflow: Data, fed: Mapping[str, str] | None = None) -> Data:
+    """Declare a stage; the step that runs it. fed: input -> the value to take in place of the caller's."""
     workflow["components"][stage.component] = _component(stage)
     workflow["inputs"] |= {each.value: _input(stage, each) for each in stage.inputs if each.asked}
     outputs = {each.name: f"{stage.component}.{each.name}" for each in stage.signature.outputs}
-    inputs = {each.port.name: each.value for each in stage.inputs}
+    values = fed or {}
+    inputs = {
+        each.port.name: values.get(each.port.name, each.value) if each.asked else each.value for each in stage.inputs
+    }
     return {"kind": "invoke", "component": stage.component, "inputs": inputs, "outputs": outputs}
+
+
+def of_tensors(medium: Medium, workflow: Data) -> Data:
+    """The step from tensors of the caller to the medium's value, which is empty where none is given."""
+    made = [invoke_stage(stage, workflow) for stage in medium.stages]
+    if medium.merges is not None:
+        made.append(merge_step(medium, *medium.merges, workflow, f"{medium.value}.merged"))
+    asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
+    return _when_given(asked, {"kind": "sequence", "steps": made}, _empty(medium, workflow), medium)
 
 
 def _when_given(asked: list[StageInput], made: Data, empty: Data, medium: Medium) -> Data:
@@ -130,30 +139,31 @@ def _nested(asked: list[StageInput], case: str, step: Data, result: str, name: s
     return step, result
 
 
-def _merge(medium: Medium, stage: Stage, output: Port, workflow: Data) -> Data:
-    """The step that takes the first two axes of a result together."""
+def merge_step(medium: Medium, stage: Stage, output: Port, workflow: Data, value: str) -> Data:
+    """The step that takes the first two axes of a result together, to `value`."""
     contract = {"id": MERGE_AXES, "version": "1.0"}
     ports = stage.contract(output), media_contract(medium.port)
-    name = _binding(f"merge_{medium.port.name}", *ports, workflow, {"contract": contract})
-    outputs = {_MERGED: f"{medium.value}.merged"}
+    name = binding(f"merge_{medium.port.name}", *ports, workflow, {"contract": contract})
+    outputs = {_MERGED: value}
     return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.result}, "outputs": outputs}
 
 
 def _empty(medium: Medium, workflow: Data) -> Data:
     """The step that hands on nothing: a case of a branch needs one."""
     contract = media_contract(medium.port)
-    name = _binding(f"no_{medium.port.name}", contract, contract, workflow, {})
+    name = binding(f"no_{medium.port.name}", contract, contract, workflow, {})
     outputs = {_MERGED: f"{medium.value}.none"}
     return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.nothing}, "outputs": outputs}
 
 
-def _binding(wish: str, taken: Data, made: Data, workflow: Data, more: Data) -> str:
-    """Declare a binding of one port; its name, which is none of a model."""
-    name = "".join(each if each.isalnum() else "_" for each in wish)
-    while name in workflow["components"]:
-        name += "_"
+def binding(wish: str, taken: Data, made: Data, workflow: Data, more: Data) -> str:
+    """Declare a binding of one port, or find the same one; its name, which is none of a model."""
     ports = {"inputs": {_MERGED: taken}, "outputs": {_MERGED: made}}
-    workflow["components"][name] = {"implementation": {"kind": "binding"}, "ports": ports, **more}
+    declared = {"implementation": {"kind": "binding"}, "ports": ports, **more}
+    name = "".join(each if each.isalnum() else "_" for each in wish)
+    while workflow["components"].get(name, declared) != declared:
+        name += "_"
+    workflow["components"][name] = declared
     return name
 
 

@@ -22,6 +22,9 @@ class AudioProgram:
     window: int
     mels: int
     outputs: tuple[tuple[str, str], ...]
+    most: int = 0
+    frames: int = 0
+    zeros: bool = False
 
 
 def audio_program(document: Document, ports: Mapping[str, str]) -> AudioProgram:

@@ -14,6 +14,7 @@ from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
 from genai_compiler.plan.lora import adaptation
+from genai_compiler.plan.processor_files import PROCESSORS, file_program
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values
@@ -161,7 +162,7 @@ def _adapter(name: str, declared: DeclaredComponent, package: Package) -> Adapte
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
     abi = f"{implementation.abi}@{implementation.version}"
-    program = _program(name, abi, package)
+    program = _program(name, abi, package) if abi not in PROCESSORS else file_program(name, declared, package)
     roles = tuple(contract.bindings.items()) if contract is not None and program is None else ()
     return Adapter(abi, parameters, roles, program)
 

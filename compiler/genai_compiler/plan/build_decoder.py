@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from genai_compiler.plan.decoder_form import HELP, control_ports, form_faults
+from genai_compiler.plan.decoder_form import HELP, control_ports, form_faults, placed_by_grids
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.ir import (
     Carry,
@@ -156,11 +156,13 @@ class DecoderLoop:
         return switch_cells(self.package.workflow, self.loop, self.decode[1])
 
     def _given_positions(self, steps: "StepBuilder", path: Path, scope: Scope) -> str:
-        """The value of positions that a caller may give: an input with a negative default, "" for none."""
+        """The value of positions that may be given: an input with a negative default, or made of grids; "" for none."""
         at, decode = self.decode
         for port, role in self._declared().ports.roles.items():
-            given = self.package.workflow.inputs.get(decode.inputs.get(port, "")) if role == "position_ids" else None
-            if given is not None and not given.required and isinstance(given.default, int) and given.default < 0:
+            name = decode.inputs.get(port, "") if role == "position_ids" else ""
+            given = self.package.workflow.inputs.get(name)
+            optional = given is not None and not given.required and isinstance(given.default, int) and given.default < 0
+            if optional or placed_by_grids(self.package.workflow, name):
                 return steps.read(decode.inputs[port], (*path, "steps", at, "inputs", port), scope) or ""
         return ""
 

@@ -25,6 +25,8 @@ Fault = tuple[Path, str]
 FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len": 0}
 """Policy outputs that become cells, and what each cell starts from."""
 
+GRID_POSITIONS = "genai-compile.grid-positions"
+"""Contract of the step that makes a prompt's positions; what it gives may be negative throughout, for none."""
 LENGTHS = "cache_lengths"
 """The policy's further output where caches of fixed capacity are written by index."""
 
@@ -191,6 +193,8 @@ def _bindings(
     for port, name in decode.inputs.items():
         if roles.get(port) in ("attention_mask", "position_ids"):
             given = workflow.inputs.get(name)
+            if roles.get(port) == "position_ids" and placed_by_grids(workflow, name):
+                continue
             if given is None or given.source.kind != "application":
                 what = f"'{port}' is formed by the runtime: bind it to an application input of its own"
                 yield ("steps", at, "inputs", port), what
@@ -200,6 +204,15 @@ def _bindings(
     for cell, alias in aliases.items():
         if decode.inputs.get(alias.input) != cell:
             yield ("steps", at, "inputs", alias.input), f"the state port '{alias.input}' takes its cell '{cell}'"
+
+
+def placed_by_grids(workflow: Workflow, value: str) -> bool:
+    """Whether a value is the prompt's positions, made of its tokens and of grids before the loop."""
+    for step in workflow.steps:
+        if isinstance(step, InvokeStep) and value in step.outputs.values():
+            contract = workflow.components[step.component].contract
+            return contract is not None and contract.id == GRID_POSITIONS
+    return False
 
 
 def is_prompt(given: WorkflowInput) -> bool:

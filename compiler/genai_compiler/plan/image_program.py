@@ -31,6 +31,8 @@ class ImageResize:
     patch: int = 0
     max_patches: int = 0
     pooling: int = 0
+    half_up: bool = False
+    pillow: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ class ImagePatches:
 
 
 @dataclass(frozen=True)
+class ImageViews:
+    """Square views of a picture, `size` pixels each: the whole, then its parts, at most `most`.
+
+    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros.
+    """
+
+    mode: str
+    size: int
+    most: int
+    cell: int = 14
+
+
+@dataclass(frozen=True)
 class ImageOutput:
     """One output port."""
 
@@ -71,6 +86,7 @@ class ImageOutput:
     levels: tuple[tuple[float, ...], ...] = ()
     pad: float = 0
     channels_last: bool = False
+    reverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,9 @@ class ImageProgram:
     tiles: ImageTiles | None = None
     patches: ImagePatches | None = None
     length: int | None = None
+    crop: tuple[int, int] | None = None
+    stacks: bool = False
+    views: ImageViews | None = None
 
 
 def image_program(document: Document, ports: Mapping[str, str]) -> ImageProgram:

@@ -4,7 +4,7 @@ Only what the text says. `phases` and a stage's `run_on` are the exporter's word
 needs a model at every step follows from the graphs.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -83,6 +83,21 @@ class Positions(Open):
     generation: Name = "linear"
 
 
+class Vision(Open):
+    """Where pictures go in a prompt. placeholder_per_image: one token stands for a whole picture."""
+
+    image_token_id: Count | None = None
+    image_placeholder_token_id: Count | None = None
+    placeholder_per_image: bool | None = None
+
+
+class Programs(Open):
+    """How tensors are made of files: programs of an older form, read where they are taken over."""
+
+    image: dict[str, Any] | None = None
+    audio: dict[str, Any] | None = None
+
+
 class CompositePipeline(Closed):
     """The models and how they are joined. vision: notes for a front end that makes tensors of images."""
 
@@ -90,14 +105,14 @@ class CompositePipeline(Closed):
     dataflow: Items[Flow] = ()
     strategy: Strategy
     phases: dict[str, Phase] = Field(default_factory=dict)
-    vision: Open | None = None
+    vision: Vision | None = None
     positions: Positions | None = None
 
 
 class CompositeDocument(DocumentFacts):
-    """A document whose pipeline predates workflows. preprocessing: an older form, which is not read."""
+    """A document whose pipeline predates workflows."""
 
     model: BareModel | None = None
     kv_cache: CacheNote | None = None
-    preprocessing: Open | None = None
+    preprocessing: Programs | None = None
     pipeline: CompositePipeline

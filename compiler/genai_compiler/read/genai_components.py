@@ -65,13 +65,12 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class ComponentConfig:
-    """One component. path: of its object. config_filename: of its preprocessing, None where the file states none."""
+    """One component. path: of its object."""
 
     path: DocPath
     filename: str
     inputs: PortNames
     outputs: PortNames
-    config_filename: str | None
     session: SessionOptions | None
 
 
@@ -83,6 +82,12 @@ def read_components(model: Section) -> dict[str, ComponentConfig]:
 def is_component(model: Section, name: str) -> bool:
     """Whether a section of the model is one of these components: a graph, and no pipeline of graphs."""
     return name in COMPONENTS and _names_a_graph(model, name) and not model.section(name).members.get("pipeline")
+
+
+def says_files_only(model: Section, name: str) -> bool:
+    """Whether a section names no graph, only how sound becomes the tensors of the encoder beside it."""
+    members = model.section(name).members
+    return name == "speech" and set(members) == {"config_filename"} and _names_a_graph(model, "encoder")
 
 
 def _names_a_graph(model: Section, name: str) -> bool:
@@ -102,6 +107,5 @@ def _component(name: str, section: Section) -> ComponentConfig:
         filename=section.string("filename") or "",
         inputs=port_names(section, "inputs", _INPUTS[name], _OLDER),
         outputs=port_names(section, "outputs", _OUTPUTS[name], _OLDER),
-        config_filename=section.string("config_filename") if "config_filename" in section.members else None,
         session=read_session_options(section.section("session_options")) if stated else None,
     )

@@ -24,7 +24,7 @@ from genai_compiler.read.config_keys import (
     Form,
 )
 from genai_compiler.read.config_section import Section, section_of
-from genai_compiler.read.genai_components import ComponentConfig, is_component, read_components
+from genai_compiler.read.genai_components import ComponentConfig, is_component, read_components, says_files_only
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.port_names import PortNames, port_names
 from genai_compiler.read.session_options import SessionOptions, read_session_options
@@ -66,7 +66,9 @@ class GenaiConfig:
     """A v1 configuration. `search` holds the keys that the file states.
 
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
-    path that are none of these. eos_path, pad_path: where these ids stand, or would.
+    path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
+    that stands for an entry of it; visual_tokens: how many entries a picture has, None where nobody says;
+    processor_files: medium -> the file that is named for it.
     """
 
     text: ConfigText
@@ -84,6 +86,9 @@ class GenaiConfig:
     pad_path: DocPath = ("model", "pad_token_id")
     components: Mapping[str, ComponentConfig] = field(default_factory=dict[str, ComponentConfig])
     decoder_start: int | None = None
+    media_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    visual_tokens: int | None = None
+    processor_files: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""
@@ -133,6 +138,9 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         other_classes=_other_classes(model),
         components=components,
         decoder_start=_one_token(model, "decoder_start_token_id"),
+        media_tokens=_media_tokens(model),
+        processor_files=_processor_files(model),
+        visual_tokens=_positive(model.section("vision"), "num_visual_tokens"),
     )
     return config, tuple(problems)
 
@@ -143,6 +151,20 @@ def _tokenizer_dir(model: Section) -> str:
         return stated
     model.problem("unsupported-package-class", "tokenizer_dir", f"{stated!r} {BY_HASH}", WITHOUT_HASH)
     return ""
+
+
+def _processor_files(model: Section) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for medium, name in (("image", "vision"), ("audio", "speech")):
+        stated = model.section(name).string("config_filename") if model.members.get(name) else None
+        if stated:
+            found[medium] = stated
+    return found
+
+
+def _media_tokens(model: Section) -> dict[str, int]:
+    found = {"image": _one_token(model, "image_token_id"), "audio": _one_token(model, "audio_token_id")}
+    return {medium: token for medium, token in found.items() if token is not None}
 
 
 def _check_root(root: Section) -> None:
@@ -214,10 +236,13 @@ def _other_classes(model: Section) -> tuple[DocPath, ...]:
     filled: list[DocPath] = [
         (*model.path, name)
         for name in OTHER_CLASSES
-        if model.members.get(name) and not is_component(model, name) and not _without_graph(model, name)
+        if model.members.get(name)
+        and not is_component(model, name)
+        and not says_files_only(model, name)
+        and not _without_graph(model, name)
     ]
     for name, member in model.members.items():
-        if member and _without_graph(model, name):
+        if member and _without_graph(model, name) and not says_files_only(model, name):
             model.warn("ignored-key", name, f"{name!r} names no graph, so that there is nothing to run")
         if name not in MODEL and isinstance(member, dict) and any(key.endswith("filename") for key in member):
             filled.append((*model.path, name))

@@ -132,8 +132,6 @@ def _media(form: PipelineForm, resolving: Resolving) -> None:
     for medium, processor in processors(form):
         path = (*PIPELINE, "preprocessing", medium)
         _word(resolving, (*path, "format"), "preprocessing format", processor.format, _PROCESSORS)
-        what = f"the processor of {medium}s is not run here: {medium} goes in as tensors that the caller makes"
-        resolving.report("capability-missing", path, what, "give them to run(inputs)", True)
 
 
 def processors(form: PipelineForm) -> Iterator[tuple[str, Processor]]:
@@ -168,11 +166,17 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
     for step in form.flow:
         if step.phase == "final":
             refuse((*step.path, "when"), f"the session {step.session!r} runs after the loop, which is not compiled yet")
+        if pipeline.preprocessing.image is not None:
+            continue  # pictures go to a session one by one where its graph takes one, each cut to its own size
         if step.entry.loop == "per_image":
-            help = "export the session so that it takes all items at once, and write batched"
-            refuse((*step.path, "loop"), f"running {step.session!r} once an image is not compiled yet", help)
+            help = "name the processor of the pictures in pipeline.preprocessing.image, or write batched"
+            refuse(
+                (*step.path, "loop"), f"{step.session!r} runs once an image, and nothing makes images of files", help
+            )
         if step.entry.dynamic_shape is not None:
-            refuse((*step.path, "dynamic_shape"), f"cropping each item of {step.session!r} is not compiled yet")
+            help = "name the processor of the pictures in pipeline.preprocessing.image"
+            refuse((*step.path, "dynamic_shape"), f"{step.session!r} takes items cut to their size, and nothing makes "
+                   "them of files", help)  # fmt: skip
     if generation.logits:
         what = "an order of logits operations is not compiled"
         resolving.report("unsupported-search", ("generation", "logits"), what, "state generation.sampling")

@@ -9,6 +9,8 @@ import numpy as np
 from genai_runtime.adapters.audio import audio_preprocess
 from genai_runtime.adapters.diffusion import diffusion
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
+from genai_runtime.adapters.grid_positions import grid_positions
+from genai_runtime.adapters.image.one_by_one import join_pictures, one_picture
 from genai_runtime.adapters.image.preprocess import image_preprocess
 from genai_runtime.adapters.telemetry import telemetry
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError
@@ -26,7 +28,12 @@ May raise ValueError for parameters it does not know.
 """
 
 OURS: Mapping[str, Factory] = {
+    "genai-compile.audio-processor@1": audio_preprocess,
     "genai-compile.diffusion@1": diffusion,
+    "genai-compile.grid-positions@1": grid_positions,
+    "genai-compile.image-processor@1": image_preprocess,
+    "genai-compile.join-pictures@1": join_pictures,
+    "genai-compile.one-picture@1": one_picture,
     "onnx-genai.audio-preprocess@1": audio_preprocess,
     "onnx-genai.grammar-guidance@1": grammar_guidance,
     "onnx-genai.image-preprocess@1": image_preprocess,

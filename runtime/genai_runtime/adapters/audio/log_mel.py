@@ -21,21 +21,39 @@ _LOG_STEP = np.log(6.4) / 27.0
 Floats = npt.NDArray[np.float64]
 
 
-def log_mel(samples: npt.NDArray[np.float32], mels: int) -> npt.NDArray[np.float32]:
-    """[n] at 16 kHz -> [mels, n // HOP]."""
+def log_mel(samples: npt.NDArray[np.float32], mels: int, zeros: bool = False) -> npt.NDArray[np.float32]:
+    """[n] at 16 kHz -> [mels, n // HOP]. zeros: silence lies before and behind the clip, which is not reflected."""
     if len(samples) < HOP:
         return np.empty((mels, 0), np.float32)
-    energy = band_energy(samples, mel_bands(mels), hann(FFT), HOP)
+    energy = band_energy(samples, mel_bands(mels), hann(FFT), HOP, zeros)
     return normalized(np.log10(np.maximum(energy, FLOOR))).T.astype(np.float32)
 
 
-def band_energy(samples: npt.NDArray[np.float32], bands: Floats, window: Floats, hop: int) -> Floats:
-    """[n] -> [n // hop, bands]: the power spectra of centered, reflected frames, summed up in bands [bands, bins].
+def fitted_frames(features: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.float32]:
+    """[mels, n] -> [mels, frames]: cut at the end, or filled up with the least value that there is room for.
 
-    A frame has as many samples as the window. n is at least 1.
+    That is a range below the loudest one, which `normalized` has made (largest - RANGE / 4); without any frame, the
+    floor of silence.
+    """
+    cut = features[:, :frames]
+    if cut.shape[1] == frames:
+        return cut
+    silence = normalized(np.full((1, 1), np.log10(FLOOR))).item()
+    least = max(float(features.max()) - RANGE / 4, silence) if features.size else silence
+    made = np.full((len(features), frames), least, np.float32)
+    made[:, : cut.shape[1]] = cut
+    return made
+
+
+def band_energy(
+    samples: npt.NDArray[np.float32], bands: Floats, window: Floats, hop: int, zeros: bool = False
+) -> Floats:
+    """[n] -> [n // hop, bands]: the power spectra of centered frames, summed up in bands [bands, bins].
+
+    A frame has as many samples as the window. n is at least 1. Beyond its ends the clip is reflected, or silent.
     """
     count, width = len(samples) // hop, len(window)
-    padded = np.pad(samples.astype(np.float64), width // 2, mode="reflect")
+    padded = np.pad(samples.astype(np.float64), width // 2, mode="constant" if zeros else "reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, width)[::hop][:count]
     energy = np.empty((count, len(bands)))
     for start in range(0, count, _BLOCK):

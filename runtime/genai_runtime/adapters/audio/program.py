@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from genai_runtime.adapters.audio.log_mel import HOP, log_mel
+from genai_runtime.adapters.audio.log_mel import HOP, fitted_frames, log_mel
 from genai_runtime.adapters.audio.resample import resample
 from genai_runtime.adapters.audio.wav import MAX_SAMPLES, read_wav
 from genai_runtime.adapters.audio.waveform import Samples, downmix, fit, rescale, zero_mean_unit_variance
@@ -23,13 +23,17 @@ Sound = tuple[Samples, int]
 class AudioProgram:
     """steps: (op, its number), in order, on the samples. window: their fixed number, 0: as many as there are.
 
-    mels: bands of the features, 0: none are made. outputs: (port, content).
+    mels: bands of the features, 0: none are made. outputs: (port, content). most: samples of a file that count, 0: all;
+    frames: of the features of each file, 0: as many as its samples make; zeros: see `log_mel`.
     """
 
     steps: tuple[tuple[str, float], ...]
     window: int
     mels: int
     outputs: tuple[tuple[str, str], ...]
+    most: int = 0
+    frames: int = 0
+    zeros: bool = False
 
     def run(self, files: Sequence[bytes]) -> dict[str, Array]:
         """Every output by port, one row a file.
@@ -37,13 +41,17 @@ class AudioProgram:
         Raises ExecutionError: `bad-audio`, `audio-too-long`, `audio-window` (several files of no fixed length).
         """
         clips = [self._samples(content) for content in files]
+        clips = [clip[: self.most] for clip in clips] if self.most else clips
         lengths = [len(clip) for clip in clips]
+        if self.frames:
+            features = [fitted_frames(log_mel(clip, self.mels, self.zeros), self.frames) for clip in clips]
+            return {port: np.stack(features) for port, _ in self.outputs}
         if self.window:
             clips = [fit(clip, self.window) for clip in clips]
         elif len(clips) != 1:
             what = f"{len(clips)} audio files can't be rows of one tensor: the program fixes no length (V068)"
             raise ExecutionError("audio-window", what, help="give the program a pad with target_length")
-        made = _Made(np.stack(clips), np.array(lengths, np.int64), self.mels)
+        made = _Made(np.stack(clips), np.array(lengths, np.int64), self.mels, self.zeros)
         return {port: _CONTENTS[content](made) for port, content in self.outputs}
 
     def _samples(self, content: bytes) -> Samples:
@@ -61,13 +69,14 @@ class _Made:
     samples: Samples
     lengths: npt.NDArray[np.int64]
     mels: int
+    zeros: bool = False
 
     def features(self) -> Array:
         """float32 [B, mels, frames]."""
         rows, count = self.samples.shape
         if rows * self.mels * (count // HOP) > MAX_SAMPLES:
             raise ExecutionError("audio-too-long", f"features of {count} samples are more than {MAX_SAMPLES} numbers")
-        return np.stack([log_mel(row, self.mels) for row in self.samples])
+        return np.stack([log_mel(row, self.mels, self.zeros) for row in self.samples])
 
     def frames(self) -> Array:
         """int64 [B]: hops begun within the file's own samples, at most as many as there are frames."""

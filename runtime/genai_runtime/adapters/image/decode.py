@@ -6,7 +6,8 @@ says how it was held is turned upright.
 """
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from genai_runtime.values import Array
 if TYPE_CHECKING:
     from PIL import Image
 
+T = TypeVar("T")
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _ORIENTATION = 0x0112
 _HELP = "give the bytes of a PNG, JPEG, WebP, GIF or BMP file"
@@ -24,6 +26,20 @@ _HELP = "give the bytes of a PNG, JPEG, WebP, GIF or BMP file"
 
 def decode(data: bytes, name: str = "the picture") -> Array:
     """uint8 [height, width, 3]. Raises RequestError `bad-image`, `image-limit`; LoadError `pillow-missing`."""
+    return _opened(data, name, lambda picture: _upright(_rgb(picture), _orientation(picture)))
+
+
+def upright_size(data: bytes, name: str = "the picture") -> tuple[int, int]:
+    """(height, width) of what `decode` would give, of which only the file's header is read. Raises the same."""
+
+    def size(picture: "Image.Image") -> tuple[int, int]:
+        turned = 5 <= _orientation(picture) <= 8
+        return (picture.width, picture.height) if turned else (picture.height, picture.width)
+
+    return _opened(data, name, size)
+
+
+def _opened(data: bytes, name: str, read: "Callable[[Image.Image], T]") -> "T":
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as missing:
@@ -34,7 +50,7 @@ def decode(data: bytes, name: str = "the picture") -> Array:
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             hold_size(picture.height, picture.width, name)
-            return _upright(_rgb(picture), _orientation(picture))
+            return read(picture)
     except GenaiError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as bomb:

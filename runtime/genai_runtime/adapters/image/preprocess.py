@@ -12,8 +12,9 @@ from genai_runtime.adapters.image.decode import decode
 from genai_runtime.adapters.image.levels import level_table, through_table
 from genai_runtime.adapters.image.limits import hold_count, hold_elements, hold_size
 from genai_runtime.adapters.image.patches import patch_coordinates, patch_grid, patchify
-from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageResize, ImageTiles
-from genai_runtime.adapters.image.sizes import Size, fitted, patch_budget, pixel_area
+from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageTiles, ImageViews
+from genai_runtime.adapters.image.sizes import Size, fitted, middle, resized
+from genai_runtime.adapters.image.views import canvas_of, entries_of_views, masks_of, seen, together
 from genai_runtime.problem import RequestError
 from genai_runtime.values import ONNX_TYPE, Array, Value, encode, to_value
 
@@ -63,6 +64,10 @@ class Preprocess:
         files = split_files(inputs["encoded"].tobytes())
         hold_count(len(files))
         names = ["the picture"] if len(files) == 1 else [f"picture {at}" for at in range(len(files))]
+        if self._program.views is not None:
+            return self._views(
+                [decode(data, name) for data, name in zip(files, names, strict=True)], self._program.views
+            )
         pictures: list[Prepared] = []
         elements = 0
         for data, name in zip(files, names, strict=True):
@@ -71,13 +76,38 @@ class Preprocess:
             hold_elements((elements,), "all pictures together")
         return {each.port: self._tensor(each, pictures) for each in self._program.outputs}
 
+    def _views(self, pictures: Sequence[Array], views: ImageViews) -> dict[str, Array | Value]:
+        painted = [canvas_of(each, views) for each in pictures]
+        made: dict[str, Array | Value] = {}
+        for each in self._program.outputs:
+            match each.content:
+                case "pixels":
+                    array = self._seen(each, [canvas for canvas, _ in painted], views)
+                case "transformed_size":
+                    array = _encoded([canvas.shape[:2] for canvas, _ in painted], each)
+                case "validity_mask":
+                    masks = [masks_of(mask, views) for _, mask in painted if mask is not None]
+                    array = _encoded(together(masks, 0, 1), each)
+                case _:
+                    array = _encoded([[entries_of_views(one.shape[:2], views)] for one in pictures], each)
+            made[each.port] = to_value(array, each.dtype) if each.dtype in ONNX_TYPE else array
+        return made
+
+    def _seen(self, output: ImageOutput, canvases: Sequence[Array], views: ImageViews) -> Array:
+        """float [pictures, views, 3, size, size]."""
+        table = level_table(output.levels, "float32")
+        turned = [each[..., ::-1] if output.reverse else each for each in canvases]
+        floats = [seen(through_table(each[None], table)[0], views.size) for each in turned]
+        return encode(together(floats, 1 + views.most if views.mode == "squares" else 0, 0), output.dtype)
+
     def _prepared(self, picture: Array) -> Prepared:
         program, original = self._program, picture.shape[:2]
         if program.tiles is not None:
             made = _tiled(picture, program.tiles)
         else:
-            resized = picture if program.resize is None else _resized(picture, program.resize)
-            made = Prepared(resized[None], original, resized.shape[:2])
+            whole = picture if program.resize is None else resized(picture, program.resize)
+            whole = whole if program.crop is None else middle(whole, program.crop)
+            made = Prepared(whole[None], original, whole.shape[:2])
         if program.patches is None:
             return made
         cut = program.patches
@@ -104,15 +134,22 @@ class Preprocess:
 
     def _pixels(self, output: ImageOutput, pictures: Sequence[Prepared]) -> Array:
         table, cut = self._tables[output.port], self._program.patches
+        if cut is None and self._program.stacks:
+            return _stacked([through_table(_channels(each, output), table) for each in pictures], output)
         if cut is None:
             _hold_common(pictures, output.port)
-            planes = through_table(np.concatenate([each.tiles for each in pictures]), table)
+            planes = through_table(np.concatenate([_channels(each, output) for each in pictures]), table)
             return planes.transpose(0, 2, 3, 1) if output.channels_last else planes
         group, features = 1 if cut.raster else cut.merge, 3 * cut.size**2 * cut.frames
         self._hold_packed(pictures, features, output.port)
         rows = [
             patchify(
-                through_table(each.tiles, table), cut.size, cut.frames, group, cut.channels_last, cut.temporal_major
+                through_table(_channels(each, output), table),
+                cut.size,
+                cut.frames,
+                group,
+                cut.channels_last,
+                cut.temporal_major,
             )
             for each in pictures
         ]
@@ -150,19 +187,6 @@ class Preprocess:
         hold_elements((*rows, features), f"'{port}'")
 
 
-def _resized(picture: Array, resize: ImageResize) -> Array:
-    size: Size = picture.shape[:2]
-    match resize.mode:
-        case "pixel_area":
-            target = pixel_area(size, resize.min_pixels, resize.max_pixels, resize.multiple)
-            return fitted(picture, target, "stretch", resize.interpolation)
-        case "patch_budget":
-            target = patch_budget(size, resize.patch, resize.max_patches, resize.pooling)
-            return fitted(picture, target, "stretch", resize.interpolation)
-        case fit:
-            return fitted(picture, (resize.height, resize.width), fit, resize.interpolation)
-
-
 def _tiled(picture: Array, how: ImageTiles) -> Prepared:
     size: Size = picture.shape[:2]
     if how.mode == "dynamic_hd":
@@ -183,6 +207,21 @@ def _tiled(picture: Array, how: ImageTiles) -> Prepared:
         whole = fitted(picture, (how.size, how.size), how.fit, how.interpolation)
         tiles = cutting.with_thumbnail(tiles, whole, how.thumbnail)
     return Prepared(tiles, size, canvas.shape[:2])
+
+
+def _channels(picture: Prepared, output: ImageOutput) -> Array:
+    """A picture's tiles with the output's order of channels."""
+    return picture.tiles[..., ::-1] if output.reverse else picture.tiles
+
+
+def _stacked(pictures: Sequence[Array], output: ImageOutput) -> Array:
+    """[1, 3, height, width] each -> [pictures, 3, highest, widest], or with the channels last."""
+    shape = tuple(max(extents) for extents in zip(*(each.shape[1:] for each in pictures), strict=True))
+    hold_elements((len(pictures), *shape), f"'{output.port}'")
+    whole = np.zeros((len(pictures), *shape), pictures[0].dtype)
+    for at, each in enumerate(pictures):
+        whole[at, :, : each.shape[2], : each.shape[3]] = each[0]
+    return np.ascontiguousarray(whole.transpose(0, 2, 3, 1)) if output.channels_last else whole
 
 
 def _hold_common(pictures: Sequence[Prepared], port: str) -> None:

@@ -4,9 +4,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Fit = Literal["stretch", "crop", "pad"]
-Interpolation = Literal["bicubic", "bilinear", "lanczos3"]
+Interpolation = Literal["nearest", "bicubic", "bilinear", "lanczos3"]
 Content = Literal[
-    "pixels", "patch_coordinates", "grid_dimensions", "original_size", "transformed_size", "validity_mask"
+    "pixels",
+    "patch_coordinates",
+    "grid_dimensions",
+    "original_size",
+    "transformed_size",
+    "validity_mask",
+    "entries",
 ]
 Levels = tuple[tuple[float, ...], ...]
 """What is done to every level of a channel, in order: (scale,) multiplies, (mean x 3, std x 3) normalises."""
@@ -14,9 +20,14 @@ Levels = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class ImageResize:
-    """To a fixed size (stretch, crop, pad), or to one that follows from the picture (pixel_area, patch_budget)."""
+    """To a fixed size (stretch, crop, pad), or to one that follows from the picture (pixel_area, patch_budget, and
+    shortest: the shorter edge becomes `height`).
 
-    mode: Literal["stretch", "crop", "pad", "pixel_area", "patch_budget"]
+    half_up: halves are rounded up where edges are rounded to a multiple, else to the even neighbour. pillow: Pillow
+    resamples, which rounds between the two directions; the standard does not.
+    """
+
+    mode: Literal["stretch", "crop", "pad", "pixel_area", "patch_budget", "shortest"]
     interpolation: Interpolation
     height: int = 0
     width: int = 0
@@ -26,6 +37,8 @@ class ImageResize:
     patch: int = 0
     max_patches: int = 0
     pooling: int = 0
+    half_up: bool = False
+    pillow: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,24 @@ class ImagePatches:
 
 
 @dataclass(frozen=True)
+class ImageViews:
+    """Square views of a picture, `size` pixels each: the whole, then its parts, at most `most`.
+
+    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros.
+    """
+
+    mode: Literal["squares", "fields"]
+    size: int
+    most: int
+    cell: int = 14
+
+
+@dataclass(frozen=True)
 class ImageOutput:
-    """One output port. pad: what fills up a picture's patches; channels_last: of whole pictures, [N, H, W, 3]."""
+    """One output port. pad: what fills up a picture's patches; channels_last: of whole pictures, [N, H, W, 3].
+
+    reverse: channels are blue, green, red, and levels are in this order.
+    """
 
     port: str
     content: Content
@@ -73,14 +102,23 @@ class ImageOutput:
     levels: Levels = ()
     pad: float = 0
     channels_last: bool = False
+    reverse: bool = False
 
 
 @dataclass(frozen=True)
 class ImageProgram:
-    """At most one of `resize` and `tiles`; `length`: patches that each picture is padded to, None: not padded."""
+    """At most one of `resize` and `tiles`; `length`: patches that each picture is padded to, None: not padded.
+
+    crop: (height, width) of the middle that is kept after resizing. stacks: pictures of several sizes lie in one
+    tensor, zeros below and to the right of the smaller ones. views: instead of all that, whose outputs are pixels,
+    transformed_size (the canvas'), validity_mask, and entries: how many of a prompt each picture takes.
+    """
 
     outputs: tuple[ImageOutput, ...]
     resize: ImageResize | None = None
     tiles: ImageTiles | None = None
     patches: ImagePatches | None = None
     length: int | None = None
+    crop: tuple[int, int] | None = None
+    stacks: bool = False
+    views: ImageViews | None = None

@@ -34,6 +34,17 @@ def resample(picture: Array, height: int, width: int, interpolation: str) -> Arr
     return np.clip(np.floor(made, out=made), 0, 255, out=made).astype(np.uint8)
 
 
+_PILLOW = {"nearest": "NEAREST", "bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos3": "LANCZOS"}
+
+
+def by_pillow(picture: Array, height: int, width: int, interpolation: str) -> Array:
+    """The same by Pillow, whose pictures between the two directions hold whole levels."""
+    from PIL import Image
+
+    made = Image.fromarray(picture).resize((width, height), Image.Resampling[_PILLOW[interpolation]])
+    return np.asarray(made)
+
+
 def _down(source: Array, target: int, interpolation: str) -> Singles:
     """[h, w, channels] -> [target, w, channels]."""
     lines = source.reshape(len(source), -1)

@@ -5,7 +5,8 @@ from math import ceil, floor, sqrt
 import numpy as np
 
 from genai_runtime.adapters.image.limits import hold_size
-from genai_runtime.adapters.image.resample import resample
+from genai_runtime.adapters.image.program import ImageResize
+from genai_runtime.adapters.image.resample import by_pillow, resample
 from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
@@ -13,14 +14,52 @@ Size = tuple[int, int]
 MAX_ASPECT = 200
 
 
-def pixel_area(size: Size, least: int, most: int, multiple: int) -> Size:
+def resized_to(size: Size, resize: ImageResize) -> Size:
+    """What a picture of `size` becomes. Raises RequestError `image-limit`."""
+    match resize.mode:
+        case "pixel_area":
+            return pixel_area(size, resize.min_pixels, resize.max_pixels, resize.multiple, resize.half_up)
+        case "patch_budget":
+            return patch_budget(size, resize.patch, resize.max_patches, resize.pooling)
+        case "shortest":
+            short, long = min(size), max(size)
+            other = max(1, int(resize.height * long / short))
+            return (resize.height, other) if size[0] <= size[1] else (other, resize.height)
+        case _:
+            return resize.height, resize.width
+
+
+def resized(picture: Array, resize: ImageResize) -> Array:
+    """A picture as the resize makes it. Raises RequestError `image-limit`."""
+    size = resized_to(picture.shape[:2], resize)
+    hold_size(*size, "a resized picture")
+    if resize.pillow:
+        return by_pillow(picture, *size, resize.interpolation)
+    fit = resize.mode if resize.mode in ("crop", "pad") else "stretch"
+    return fitted(picture, size, fit, resize.interpolation)
+
+
+def middle(picture: Array, size: Size) -> Array:
+    """The middle of a picture. Raises RequestError `image-limit` where the picture is smaller."""
+    height, width = picture.shape[:2]
+    if size[0] > height or size[1] > width:
+        what = f"a crop of {size[1]}x{size[0]} pixels is larger than the picture, {width}x{height}"
+        raise RequestError("image-limit", what, help="give a larger picture")
+    top, left = (height - size[0]) // 2, (width - size[1]) // 2
+    return picture[top : top + size[0], left : left + size[1]]
+
+
+def pixel_area(size: Size, least: int, most: int, multiple: int, half_up: bool = False) -> Size:
     """Edges on a multiple, with an area between two bounds. Raises RequestError `image-limit` beyond aspect 200."""
     height, width = size
     if max(size) > MAX_ASPECT * min(size):
         what = f"a picture of {width}x{height} pixels is narrower than 1:{MAX_ASPECT} (V067)"
         raise RequestError("image-limit", what, help="cut it to a part that is less narrow")
     area = height * width
-    rows, columns = round(height / multiple), round(width / multiple)
+    nearest = _nearest if half_up else round
+    rows, columns = nearest(height / multiple), nearest(width / multiple)
+    if half_up:
+        rows, columns = max(1, rows), max(1, columns)
     if rows * columns * multiple**2 > most:
         beta = sqrt(area / most)
         rows, columns = (max(1, floor(edge / beta / multiple)) for edge in size)

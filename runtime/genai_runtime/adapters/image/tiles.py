@@ -66,21 +66,33 @@ def high_definition(
 
     cell: pixels of one entry of the mask. Raises RequestError `image-limit`.
     """
-    height, width = picture.shape[:2]
-    columns, rows = grid = high_definition_grid((height, width), tile, most)
-    tall, wide = rows * tile, columns * tile
+    grid, inner = fields_of(picture.shape[:2], tile, most)
+    tall, wide = grid[1] * tile, grid[0] * tile
     hold_size(tall, wide, "the canvas of the tiles")
+    canvas = np.full((tall, wide, picture.shape[2]), background, np.uint8)
+    canvas[: inner[0], : inner[1]] = resample(picture, inner[0], inner[1], interpolation)
+    return HighDefinition(canvas, grid, field_mask(inner, (tall, wide), cell))
+
+
+def fields_of(size: Size, tile: int, most: int) -> tuple[Grid, Size]:
+    """(the grid of a picture of `size`, how large the picture is on it). Raises RequestError `image-limit`."""
+    height, width = size
+    columns, rows = grid = high_definition_grid(size, tile, most)
+    tall, wide = rows * tile, columns * tile
     across, down = wide / width, tall / height
     inner = (floor(height * across), wide) if across < down else (tall, floor(width * down))
     if min(inner) < SHORTEST:
         what = f"a picture of {width}x{height} pixels would be {inner[1]}x{inner[0]} on its tiles (V067)"
         raise RequestError("image-limit", what, help="cut it to a part that is less narrow")
-    canvas = np.full((tall, wide, picture.shape[2]), background, np.uint8)
-    canvas[: inner[0], : inner[1]] = resample(picture, inner[0], inner[1], interpolation)
-    mask = np.ones((tall // cell, wide // cell), np.uint8)
-    mask[mask.shape[0] - (tall - inner[0]) // cell :] = 0
-    mask[:, mask.shape[1] - (wide - inner[1]) // cell :] = 0
-    return HighDefinition(canvas, grid, mask)
+    return grid, inner
+
+
+def field_mask(inner: Size, outer: Size, cell: int) -> Array:
+    """uint8 [cells, cells] of a canvas: 1 where a cell shows some of the picture in its top left corner."""
+    mask = np.ones((outer[0] // cell, outer[1] // cell), np.uint8)
+    mask[mask.shape[0] - (outer[0] - inner[0]) // cell :] = 0
+    mask[:, mask.shape[1] - (outer[1] - inner[1]) // cell :] = 0
+    return mask
 
 
 def cut(canvas: Array, tile: int) -> Array:

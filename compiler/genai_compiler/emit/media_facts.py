@@ -1,0 +1,77 @@
+"""The manifest's part about files of media: which input takes them, and what a prompt says of each."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.image_program import ImageProgram
+from genai_compiler.plan.ir import Branch, Input, Invoke, Plan
+from genai_compiler.plan.uses import all_reads, walk
+
+_NUMBERS = {"entry_token": (0, (1 << 31) - 1), "entries": (1, 1 << 20), "cell": (1, 1 << 20)}
+"""Parameters that say where pictures stand in a prompt -> the values that mean something."""
+_TEXTS = frozenset({"entry", "opens", "closes", "before", "after", "row_end", "last_row_end"})
+
+
+def media_facts(plan: Plan) -> list[dict[str, Any]]:
+    """One entry an adapter that takes files, as plain data."""
+    return list(_entries(plan))
+
+
+def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
+    inputs = {each.name: each for each in plan.inputs}
+    for op in walk(plan.body):
+        if not isinstance(op, Invoke):
+            continue
+        component = plan.component(op.component)
+        adapter = component.adapter
+        value = dict(op.inputs).get("encoded", "")
+        if adapter is None or adapter.program is None or value not in inputs:
+            continue
+        tensors = _instead(plan, inputs[value])
+        yield {
+            "kind": "image" if isinstance(adapter.program, ImageProgram) else "audio",
+            "input": value,
+            "prompt": dict(_of_prompts(adapter.parameters)),
+            **_sizes(adapter.program),
+            "tensors": [name for each in tensors for name in (each.name, each.application_name) if name],
+            "required": inputs[value].required or _is_needed(plan, inputs[value]),
+        }
+
+
+def _of_prompts(parameters: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
+    """The parameters that say where pictures stand in a prompt; what no package of ours would write has no meaning."""
+    for name, value in parameters:
+        if name in _NUMBERS and isinstance(value, int) and not isinstance(value, bool):
+            if _NUMBERS[name][0] <= value <= _NUMBERS[name][1]:
+                yield name, value
+        elif name in _TEXTS and isinstance(value, str) and 0 < len(value) <= 256:
+            yield name, value
+
+
+def _sizes(program: ImageProgram | AudioProgram) -> dict[str, Any]:
+    """What decides how large a picture becomes, None where the size is its own; whether it is cut into tiles."""
+    if not isinstance(program, ImageProgram):
+        return {"resize": None, "crop": None, "tiled": False, "views": None}
+    resize = asdict(program.resize) if program.resize is not None else None
+    views = asdict(program.views) if program.views is not None else None
+    return {"resize": resize, "crop": program.crop, "tiled": program.tiles is not None, "views": views}
+
+
+def _branches(plan: Plan, given: Input) -> list[Branch]:
+    return [
+        op for op in walk(plan.body) if isinstance(op, Branch) and given.present_as and op.predicate == given.present_as
+    ]
+
+
+def _instead(plan: Plan, given: Input) -> list[Input]:
+    """The optional inputs that are read where there are no files: tensors in their place."""
+    others = {value for each in _branches(plan, given) for op in each.default or () for value in all_reads(op)}
+    return [each for each in plan.inputs if not each.required and each.present_as and each.name in others]
+
+
+def _is_needed(plan: Plan, given: Input) -> bool:
+    """Whether a run can't do without the medium: with neither files nor tensors nothing takes their place."""
+    inner = [op for each in _branches(plan, given) for op in walk(each.default or ()) if isinstance(op, Branch)]
+    return bool(inner) and all(op.default is None for op in inner)

@@ -1,0 +1,196 @@
+"""The decoder's document with the stages before its loop, and with what makes their tensors of files.
+
+What a front can't be made for stays as it is: tensors that the caller gives.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from genai_compiler.lower.decoder_components import Data, application_contract
+from genai_compiler.lower.decoder_facts import DecoderFacts
+from genai_compiler.lower.decoder_workflow import application_inputs
+from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files, run_front
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
+from genai_compiler.lower.picture_front import Roles, picture_front, picture_roles
+from genai_compiler.lower.program_front import program_front
+from genai_compiler.lower.sound_front import sound_front, sound_port
+from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
+from genai_compiler.problem import Problem, Severity
+from genai_compiler.read.special_tokens import SpecialTokens, special_tokens
+
+GRID_POSITIONS = "genai-compile.grid-positions"
+POSITIONS = "prompt.position_ids"
+"""The value of the prompt's positions where a grid tells them."""
+
+
+def with_media(
+    document: Data,
+    once: list[Stage],
+    media: list[Medium],
+    notes: MediaNotes,
+    facts: DecoderFacts,
+    tokenizer: Path | None,
+) -> tuple[Data, tuple[Problem, ...]]:
+    """(the document with its stages, problems). tokenizer: the package's tokenizer.json.
+
+    once: stages that always run; media: those that run when their medium is given.
+    """
+    workflow, tokens = document["pipeline"]["workflow"], special_tokens(tokenizer)
+    problems: list[Problem] = []
+    steps: list[Data] = []
+    taken: set[str] = set()
+    for stage in once:
+        port = sound_port([stage], notes.said[AUDIO]) if AUDIO not in taken else None
+        front = None
+        if port is not None:
+            front, found = sound_front(notes, stage, port)
+            problems += found
+            taken.add(AUDIO)
+        steps += [invoke_stage(stage, workflow)] if front is None else _heard(front, stage, document)
+    for stage in (stage for medium in media for stage in medium.stages):
+        invoke_stage(stage, workflow)  # components stand in the order in which they run
+    for medium in media:
+        roles, port, front = picture_roles(medium), sound_port(medium.stages, notes.said[AUDIO]), None
+        if roles is not None and IMAGE not in taken:
+            front, found = _picture_front(notes, medium, roles, tokens)
+            problems += found
+            taken.add(IMAGE)
+        elif roles is None and port is not None and AUDIO not in taken:
+            front, found = sound_front(notes, medium.stages[-1], port)
+            problems += found
+            taken.add(AUDIO)
+        if front is None:
+            steps.append(of_tensors(medium, workflow))
+            continue
+        declare_front(front, document)
+        steps += _either(front, medium, facts, workflow)
+    workflow["steps"] = [*steps, *workflow["steps"]]
+    if any(each["kind"] == "branch" for each in steps):
+        workflow["manifest"]["capabilities"].append("input_presence")
+    return document, (*problems, *_unused(notes, taken, bool(media)))
+
+
+def _unused(notes: MediaNotes, taken: set[str], media: bool) -> Iterator[Problem]:
+    """Warnings where a processor is named, or a program given, for what no stage takes as that."""
+    for kind, said in notes.said.items():
+        if kind not in taken and (said.config is not None or said.program is not None):
+            stage = f"no stage takes tensors that are known for {kind}" if media else f"no stage takes {kind}"
+            what = f"{stage}: {kind} goes in as tensors that the caller makes"
+            yield Problem("capability-missing", *said.spot, what, "give them to run(inputs)", Severity.WARNING)
+
+
+def _picture_front(
+    notes: MediaNotes, medium: Medium, roles: Roles, tokens: SpecialTokens
+) -> tuple[FileFront | None, tuple[Problem, ...]]:
+    """By the document's own program, else by a processor file."""
+    said = notes.said[IMAGE]
+    if said.program is not None:
+        return program_front(said, medium, roles, tokens)
+    return picture_front(notes, medium, roles, tokens)
+
+
+def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Data) -> list[Data]:
+    """The steps that make the medium's value of files, else of tensors; and positions, where grids tell them."""
+    made, result = of_files(front, medium, workflow)
+    tensors = of_tensors(_called(medium, f"{medium.value}.tensors"), workflow)
+    outputs = {medium.value: {"cases": {"true": result}, "default": f"{medium.value}.tensors"}}
+    default: Data = tensors
+    positions: list[Data] = []
+    if placed(front, facts):
+        grid = f"media.{front.grid}"
+        default = {"kind": "sequence", "steps": [tensors, _given_grid(front, medium, workflow, f"{grid}.tensors")]}
+        outputs[grid] = {"cases": {"true": front.feeds[front.grid]}, "default": f"{grid}.tensors"}
+        positions = [_positions(front, medium, facts, workflow, grid)]
+    branch = {"predicate": front.presence, "cases": {"true": made}, "default": default, "outputs": outputs}
+    return [{"kind": "branch", **branch}, *positions]
+
+
+def _heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
+    """A stage that always runs, on what is made of files or else on the caller's tensor; one of them must be there."""
+    workflow = document["pipeline"]["workflow"]
+    declare_front(front, document)
+    (port,) = front.feeds
+    given = next(each for each in stage.inputs if each.port.name == port)
+    asked = replace(given, optional=True)
+    inputs = tuple(asked if each == given else each for each in stage.inputs)
+    contract, value = stage.result(given.port), f"{front.kind}.heard"
+    same = binding("same_sound", contract, contract, workflow, {})
+    ends = {"inputs": {"entries": given.value}, "outputs": {"entries": f"{value}.given"}}
+    tensor = {"kind": "invoke", "component": same, **ends}
+    default = {
+        "kind": "branch",
+        "predicate": asked.presence,
+        "cases": {"true": tensor},
+        "outputs": {f"{value}.tensor": {"cases": {"true": f"{value}.given"}}},
+    }
+    branch = {
+        "kind": "branch",
+        "predicate": front.presence,
+        "cases": {"true": run_front(front)},
+        "default": default,
+        "outputs": {value: {"cases": {"true": front.feeds[port]}, "default": f"{value}.tensor"}},
+    }
+    return [branch, invoke_stage(replace(stage, inputs=inputs), workflow, {port: value})]
+
+
+def _called(medium: Medium, value: str) -> Medium:
+    return Medium(medium.stages, medium.port, medium.result, value, medium.nothing, medium.merges)
+
+
+def placed(front: FileFront, facts: DecoderFacts) -> bool:
+    """Whether the prompt's positions follow from the front's grids: three axes, and a token that says where they go."""
+    positions = facts.position_ids
+    shape = positions.shape if positions is not None else None
+    return bool(front.grid) and front.token is not None and shape is not None and len(shape) == 3 and shape[0] == 3
+
+
+def _given_grid(front: FileFront, medium: Medium, workflow: Data, value: str) -> Data:
+    """The step that gives the caller's grid, or an empty one."""
+    stage, given = next(
+        (stage, each) for stage in medium.stages for each in stage.inputs if each.port.name == front.grid
+    )
+    contract = stage.contract(given.port)
+    nothing = f"package.no_{front.grid}"
+    literal = {"contract": {**contract, "shape": [0, 3]}, "role": {"kind": "opaque"}, "source": {"kind": "literal"}}
+    workflow["inputs"][nothing] = {**literal, "default": 0}
+    name = binding("same_grid", contract, contract, workflow, {})
+
+    def same(source: str, made: str) -> Data:
+        return {"kind": "invoke", "component": name, "inputs": {"entries": source}, "outputs": {"entries": made}}
+
+    return {
+        "kind": "branch",
+        "predicate": given.presence,
+        "cases": {"true": same(given.value, f"{value}.given")},
+        "default": same(nothing, f"{value}.none"),
+        "outputs": {value: {"cases": {"true": f"{value}.given"}, "default": f"{value}.none"}},
+    }
+
+
+def _positions(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Data, grid: str) -> Data:
+    """The step that makes the prompt's positions of its tokens and the grids; the decoder takes them from there."""
+    port = facts.position_ids
+    assert port is not None
+    contract = application_contract(port, "placed")
+    inputs: Data = {
+        "tokens": workflow["inputs"][facts.prompt]["contract"],
+        "grids": {"dtype": "int64", "rank": 2, "shape": ["grids", 3]},
+        "given": application_contract(port, "given"),  # one place where the caller gives none
+    }
+    parameters = {"entry_token": front.token, "merge": front.merge}
+    name = adapter(workflow, GRID_POSITIONS, inputs, {"positions": contract}, parameters)
+    own = application_inputs(facts)[port.name]
+    for step in workflow["steps"][-1]["steps"]:
+        if step.get("component") == "decoder":
+            step["inputs"][port.name] = POSITIONS
+    given = {"tokens": facts.prompt, "grids": grid, "given": own}
+    return {"kind": "invoke", "component": name, "inputs": given, "outputs": {"positions": POSITIONS}}
+
+
+def made_of_files(document: Data) -> frozenset[str]:
+    """What the document does by itself: `image` and `audio`, tensors of files; `positions`, those of a prompt."""
+    workflow = document["pipeline"]["workflow"]
+    kinds = {kind for kind in ("image", "audio") if f"request.{kind}" in workflow["inputs"]}
+    placed_here = any(each.get("contract", {}).get("id") == GRID_POSITIONS for each in workflow["components"].values())
+    return frozenset(kinds | ({"positions"} if placed_here else set()))

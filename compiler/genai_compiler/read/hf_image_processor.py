@@ -1,0 +1,109 @@
+"""The flat keys of a Hugging Face image processor (preprocessor_config.json) -> operations of the one kind.
+
+What a key switches off is left out; what a class does beyond the keys, and no key tells, is refused by name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from genai_compiler.read.config_json import Json
+from genai_compiler.read.image_operations import CLIP_MEAN, CLIP_STD, Attributes
+from genai_compiler.read.places import DocPath
+
+Refuse = Callable[[DocPath, str, str], None]
+_FILTERS = {0: "NEAREST", 1: "LANCZOS", 2: "LINEAR", 3: "CUBIC"}
+_NAMES = {"nearest": "NEAREST", "lanczos": "LANCZOS", "bilinear": "LINEAR", "bicubic": "CUBIC"}
+_TEMPORAL = 2
+
+
+def is_hf_image(root: Json) -> bool:
+    """Whether a file's members are those of an image processor."""
+    return isinstance(root, dict) and ("image_processor_type" in root or ("image_mean" in root and "size" in root))
+
+
+def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
+    """(what is done, attributes, the key that asks for it). refuse: told of what can't be followed."""
+    yield "decode", {"color_space": "RGB"}, ""
+    if root.get("do_resize", True):
+        yield from _resize(root, refuse)
+    if root.get("do_center_crop", False):
+        size = _size(root.get("crop_size"))
+        if size is None:
+            refuse(("crop_size",), "do_center_crop needs crop_size, with height and width", "")
+        else:
+            yield "crop", {"height": size[0], "width": size[1]}, "crop_size"
+    if root.get("do_rescale", True):
+        factor = root.get("rescale_factor", 1 / 255)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
+            refuse(("rescale_factor",), f"rescale_factor is {factor!r}: a number above 0", "")
+        else:
+            yield "rescale", {"rescale_factor": float(factor)}, "rescale_factor"
+    if root.get("do_normalize", True):
+        yield from _normalize(root, refuse)
+    patch, merge = root.get("patch_size"), root.get("merge_size")
+    for key, most in (("patch_size", 1 << 14), ("merge_size", 64), ("temporal_patch_size", 64)):
+        if _whole(root.get(key)) and int(str(root[key])) > most:
+            refuse((key,), f"{key} is {root[key]}: from 1 to {most}", "")
+            return
+    if _whole(patch) and _whole(merge):
+        frames = root.get("temporal_patch_size", _TEMPORAL)
+        sizes = {"patch_size": patch, "temporal_patch_size": frames, "merge_size": merge}
+        if all(map(_whole, sizes.values())):
+            yield "patches", sizes, "patch_size"
+            return
+    yield "permute", {"dims": (2, 0, 1)}, ""
+
+
+def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
+    """To height and width, to a shortest edge, or to an area between two bounds where patches are merged."""
+    size = root.get("size")
+    known = size if isinstance(size, dict) else {}
+    attributes: dict[str, Any] = {"interpolation": _filter(root.get("resample"), refuse), "smart_resize": 0}
+    patch, merge = root.get("patch_size"), root.get("merge_size")
+    least = known.get("min_pixels", known.get("shortest_edge", root.get("min_pixels")))
+    most = known.get("max_pixels", known.get("longest_edge", root.get("max_pixels")))
+    fixed = _size(size)
+    if _whole(patch) and _whole(merge) and _whole(least) and _whole(most):
+        bounds = {"min_pixels": least, "max_pixels": most, "patch_size": patch, "merge_size": merge}
+        yield "resize", {**attributes, **bounds, "smart_resize": 1, "half_even": 1, "height": 1, "width": 1}, "size"
+    elif fixed is not None:
+        yield "resize", {**attributes, "height": fixed[0], "width": fixed[1]}, "size"
+    elif set(known) == {"shortest_edge"} and _whole(known["shortest_edge"]):
+        yield "resize", {**attributes, "shortest": known["shortest_edge"]}, "size"
+    elif _whole(root.get("max_soft_tokens")) and _whole(patch) and _whole(root.get("pooling_kernel_size")):
+        refuse(("image_processor_type",), "patches under a budget are described by a program (preprocessing.image)", "")
+    else:
+        refuse(("size",), f"the size {size!r} is none that can be followed", "state height and width")
+
+
+def _normalize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
+    found: dict[str, Any] = {"swaps": False}
+    for key, name, usual in (("image_mean", "mean", CLIP_MEAN), ("image_std", "std", CLIP_STD)):
+        value = root.get(key, list(usual))
+        numbers = value if isinstance(value, list) else []
+        plain = all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers)
+        if len(numbers) != 3 or not plain or (name == "std" and min(numbers) <= 0):
+            refuse((key,), f"{key} is {value!r}: three numbers", "")
+            return
+        found[name] = tuple(map(float, numbers))
+    yield "normalize", found, "image_mean"
+
+
+def _filter(value: Json, refuse: Refuse) -> str:
+    """Which one is a matter of the class where no key says: bilinear here, bicubic there."""
+    named = _NAMES.get(value.lower()) if isinstance(value, str) else None
+    found = _FILTERS.get(value) if isinstance(value, int) and not isinstance(value, bool) else named
+    if found is None:
+        what = f"resample is {value!r}, which is not offered" if value is not None else "resample is not stated"
+        refuse(("resample",), what, "write 0 for nearest, 1 for lanczos, 2 for bilinear, 3 for bicubic")
+    return found or "CUBIC"
+
+
+def _size(value: Json) -> tuple[int, int] | None:
+    if isinstance(value, dict) and _whole(value.get("height")) and _whole(value.get("width")):
+        return cast(int, value["height"]), cast(int, value["width"])
+    return (cast(int, value), cast(int, value)) if _whole(value) else None
+
+
+def _whole(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 28

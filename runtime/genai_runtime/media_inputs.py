@@ -1,0 +1,148 @@
+"""Files of media that a request brings: the input that takes them, and how many tokens of the prompt they take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_runtime.adapters.files import split_files
+from genai_runtime.given import as_tensors
+from genai_runtime.problem import RequestError
+from genai_runtime.prompt_places import Places, Span
+from genai_runtime.sound_input import samples_of
+from genai_runtime.tokenizer import Tokenizer
+from genai_runtime.values import Array
+
+File = bytes | Path
+MAX_ENTRIES = 1 << 20
+"""Tokens of all pictures of a request."""
+_WORDS = {
+    "image": ("picture", "images", "--image", "no-image-input"),
+    "audio": ("sound", "audio", "--audio", "no-audio-input"),
+}
+"""Medium -> what a file of it is called, who gives it here and on the command line, the code where nothing takes it."""
+
+
+@dataclass(frozen=True)
+class MediaInput:
+    """One medium of a package. facts: its entry of the manifest."""
+
+    facts: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The workflow's input."""
+        return str(self.facts["input"])
+
+    def spans(self, files: Sequence[bytes]) -> tuple[Span, ...] | None:
+        """The entries of each picture, by its size alone; None where nobody says how many there are.
+
+        Raises RequestError `bad-image`, `image-limit`.
+        """
+        from genai_runtime.adapters.image.counting import entries_of
+
+        prompt = self.facts["prompt"]
+        if "entries" in prompt:
+            return _held([Span(1, int(prompt["entries"])) for _ in files])
+        if self.facts["tiled"] or ("cell" not in prompt and self.facts["views"] is None):
+            return None
+        cell = int(prompt.get("cell", 1))
+        return _held([Span(*entries_of(data, f"picture {at}", self.facts, cell)) for at, data in enumerate(files)])
+
+
+def _held(spans: list[Span]) -> tuple[Span, ...]:
+    """Spans of a number that a prompt may have. Raises RequestError `image-limit`."""
+    total = sum(each.entries for each in spans)
+    if total > MAX_ENTRIES:
+        what = f"the pictures take {total} tokens, more than {MAX_ENTRIES}"
+        raise RequestError("image-limit", what, help="give fewer or smaller pictures")
+    return tuple(spans)
+
+
+class MediaInputs:
+    """The media of a package. data: its manifest."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._all = {each["kind"]: MediaInput(each) for each in data["media"]}
+        self._sound: Mapping[str, Any] | None = data["sound"]
+        self._older = [
+            each["name"]
+            for each in data["inputs"]
+            if (each["role"], each["dtype"], each["rank"]) == ("media", "uint8", 1)
+        ]
+
+    def tensors(self, images: Sequence[File], audio: Sequence[File]) -> dict[str, Array]:
+        """The files by input. Raises RequestError no-image-input, no-audio-input, bad-inputs, missing-input, ..."""
+        made: dict[str, Array] = {}
+        for kind, files in (("image", images), ("audio", audio)):
+            self._listed(kind, files)
+            found = self._all.get(kind)
+            if files and kind == "audio" and found is None and self._sound is not None:
+                made |= samples_of(self._sound, files)
+            elif files:
+                made |= as_tensors({self._input(kind): list(files)})
+            elif found is not None and found.facts["required"] and found.facts["tensors"]:
+                raise _needed(kind, found)
+        return made
+
+    def _listed(self, kind: str, files: Sequence[File]) -> None:
+        if isinstance(files, bytes | str | Path):
+            what = f"{_WORDS[kind][1]} is a list of files: bytes or Path objects"
+            raise RequestError("bad-inputs", what, help=f"write {_WORDS[kind][1]}=[...]")
+
+    def _input(self, kind: str) -> str:
+        """The input for the files of a medium: the one that a program reads, else the only one that takes files."""
+        if kind in self._all:
+            return self._all[kind].name
+        others = [each for each in self._older if each not in {one.name for one in self._all.values()}]
+        if len(others) == 1:
+            return str(others[0])
+        word, option, switch, code = _WORDS[kind]
+        many = f"{len(others)} inputs" if others else "no input"
+        what = f"{option}=, {switch}: the package has {many} for a {word} file"
+        help = f"leave {switch} out, or use run(inputs)"
+        help += "; a preprocessor_config.json says at which rate samples are taken" if kind == "audio" else ""
+        raise RequestError(code, what, help=help)
+
+    def hold(self, tensors: Mapping[str, Array]) -> None:
+        """What a caller of `run` gave: no medium both as files and as tensors, and none left out that is needed."""
+        for kind, each in self._all.items():
+            both = sorted(set(tensors) & set(each.facts["tensors"]))
+            if each.name in tensors and both:
+                what = f"'{each.name}' and {', '.join(both)} are the same, as files and as tensors"
+                raise RequestError("bad-inputs", what, help="give one of them")
+            if each.facts["required"] and each.facts["tensors"] and each.name not in tensors and not both:
+                raise _needed(kind, each)
+
+    def hold_prompt(self, tensors: Mapping[str, Array], prompt: Array | None) -> None:
+        """The prompt of a caller of `run` has the entries of its pictures. Raises RequestError `image-tokens`."""
+        image = self._all.get("image")
+        if image is None or prompt is None or image.name not in tensors or prompt.dtype.kind not in "iu":
+            return
+        spans = image.spans(split_files(tensors[image.name].tobytes()))
+        if spans is not None:
+            Places(image.facts["prompt"]).hold(prompt.reshape(-1).tolist(), spans)
+
+    def prompt(
+        self, prompt: str | list[int], tensors: Mapping[str, Array], tokenizer: Tokenizer | None, specials: bool
+    ) -> list[int] | None:
+        """The ids of a prompt with the entries of its pictures, None where the package says nothing of them."""
+        image = self._all.get("image")
+        if image is None or "entry_token" not in image.facts["prompt"]:
+            return None
+        files = split_files(tensors[image.name].tobytes()) if image.name in tensors else []
+        spans = image.spans(files)
+        if spans is None:
+            return None
+        places = Places(image.facts["prompt"])
+        if isinstance(prompt, str):
+            assert tokenizer is not None
+            return places.text(prompt, spans, tokenizer, specials)
+        return places.ids(prompt, spans, tokenizer)
+
+
+def _needed(kind: str, found: MediaInput) -> RequestError:
+    word, option, switch, _ = _WORDS[kind]
+    what = f"the package takes a {word}, and none was given"
+    help = f"give {option}=[...] ({switch} FILE), or the tensor {found.facts['tensors'][-1]!r} to run(inputs)"
+    return RequestError("missing-input", what, help=help)

@@ -1,0 +1,57 @@
+"""Prompts as a caller gives them -> the token ids that the decoder takes, places of media filled in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from genai_runtime.given import prompts_of, token_ids
+from genai_runtime.media_inputs import MediaInputs
+from genai_runtime.problem import LoadError, RequestError
+from genai_runtime.tokenizer import Tokenizer
+from genai_runtime.values import Array
+
+Prompt = str | Sequence[int]
+_NO_TOKENS = "give at least one token a row; genai-run takes --prompt, --chat, --tokens or standard input"
+
+
+class Prompting:
+    """How prompts of one package become ids. data: its manifest; tokenizer: opens the package's."""
+
+    def __init__(self, data: Mapping[str, Any], media: MediaInputs, tokenizer: Callable[[], Tokenizer]) -> None:
+        self._generation: Mapping[str, Any] = data["generation"]
+        self._media, self._tokenizer = media, tokenizer
+
+    def prompts(
+        self, prompt: Prompt | None, batch: Sequence[Prompt] | None, specials: bool, media: Mapping[str, Array]
+    ) -> list[list[int]]:
+        """The ids of one prompt or of a batch. media: files by input, which every row sees.
+
+        Raises RequestError `no-prompt`, `empty-prompt`, `bad-prompt`, `bad-token`, `image-tokens`.
+        """
+        if (prompt is None) == (batch is None):
+            raise RequestError("no-prompt", "give one prompt, or a batch of them")
+        given = prompts_of(batch) if batch is not None else [prompt]
+        prompts = [self._ids(each, specials, media) for each in given]
+        if not prompts or any(not each for each in prompts):
+            raise RequestError("empty-prompt", "a prompt has no tokens", help=_NO_TOKENS)
+        size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
+        end = size or 1 << 31
+        wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})
+        if wrong:
+            raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
+        return prompts
+
+    def _ids(self, prompt: Any, specials: bool, media: Mapping[str, Array]) -> list[int]:
+        if isinstance(prompt, str):
+            tokenizer = self._tokenizer()
+            placed = self._media.prompt(prompt, media, tokenizer, specials)
+            return tokenizer.encode(prompt, add_special_tokens=specials) if placed is None else placed
+        ids = token_ids(prompt)
+        placed = self._media.prompt(ids, media, self._any_tokenizer() if media else None, specials)
+        return ids if placed is None else placed
+
+    def _any_tokenizer(self) -> Tokenizer | None:
+        """The package's tokenizer, None where it has none: ids that hold all entries do without."""
+        try:
+            return self._tokenizer()
+        except LoadError:
+            return None
