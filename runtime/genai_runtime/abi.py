@@ -14,6 +14,7 @@ from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.drafting import DraftSpec
 from genai_runtime.held import HeldSpec, Holder
 from genai_runtime.inputs import Input, bind_inputs
+from genai_runtime.packing import Pages
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.publish import Output, Publisher, Result
 from genai_runtime.request import Event, Request
@@ -44,6 +45,7 @@ __all__ = [
     "Input",
     "Mask",
     "Output",
+    "Pages",
     "Publisher",
     "Request",
     "Result",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from genai_runtime import binding
+from genai_runtime.packing import Pages
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Request
 from genai_runtime.sample import to_float32
@@ -38,7 +39,8 @@ class DecoderSpec:
     of; "" where they are of all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or
     `valid` after it. front: (component, (its output, the decoder's input) pairs) where tokens become embeddings first;
-    `tokens` is then a port of that component.
+    `tokens` is then a port of that component. pages: rows are packed into one axis and caches kept in pages; positions
+    of rank 2 are then [tokens], of rank 3 [3, tokens].
     """
 
     component: str
@@ -59,6 +61,7 @@ class DecoderSpec:
     logits_rank: int = 3
     counts: tuple[tuple[str, str, str], ...] = ()
     front: tuple[str, tuple[tuple[str, str], ...]] | None = None
+    pages: Pages | None = None
 
 
 class Front:
@@ -119,6 +122,10 @@ class Decoder:
         from genai_runtime.growing import GrowingDecoding
         from genai_runtime.in_place import InPlaceDecoding
 
+        if self.spec.pages is not None:
+            from genai_runtime.paged import PagedDecoding
+
+            return PagedDecoding
         return InPlaceDecoding if self.spec.shared else GrowingDecoding
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from genai_compiler.check.generation_defaults import OWN_FIELDS
 from genai_compiler.emit.graph_files import GraphFile
+from genai_compiler.emit.kernels import kernels
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
@@ -51,6 +52,7 @@ def manifest(
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
+        "kernels": kernels(package),
         "placement": {each.component: _placement(each) for each in plan.placements},
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [_output(each, package) for each in plan.outputs],

@@ -15,7 +15,7 @@ from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Cell, Component, Decode, Input, Output, Plan, Type
-from genai_compiler.plan.state import StateGroup
+from genai_compiler.plan.state import Pages, StateGroup
 from genai_compiler.plan.uses import walk
 
 ABI_VERSION = 2
@@ -38,6 +38,7 @@ SOMETIMES = frozenset(
         "ImageResize",
         "ImageTiles",
         "Mask",
+        "Pages",
         "RUN_FAILURES",
         "Slot",
         "SpeculativeDecoder",
@@ -154,6 +155,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         {"open_adapter"} if any(_is_opened(plan.component(uses[0])) for uses in views.uses.runners.values()) else set()
     )
     extra |= draft_imports(plan)
+    extra |= {"Pages"} if plan.decoder is not None and plan.decoder.pages is not None else set()
     extra |= {"Mask"} if plan.decoder is not None and plan.decoder.mask is not None else set()
     return ExecutorView(
         title=_title(plan),
@@ -347,9 +349,18 @@ def _decoder_table(plan: Plan) -> Iterator[str]:
         *([f"last_position={literal(facts.last_position)}"] if facts.last_position else []),
         *([f"logits_rank={facts.logits_rank}"] if facts.logits_rank != 3 else []),
         *([f"counts=({counts},)"] if counts else []),
+        *_pages(facts.pages),
         *([f"front=({literal(facts.front.component)}, {literal(facts.front.streams)})"] if facts.front else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
+
+
+def _pages(pages: Pages | None) -> Iterator[str]:
+    if pages is not None:
+        ports = ", ".join(
+            f"{name}={literal(getattr(pages, name))}" for name in ("cumulative", "past", "table", "bounds")
+        )
+        yield f"pages=Pages({ports}, block={pages.block}, per_token={pages.per_token})"
 
 
 def _decode_origin(plan: Plan) -> str:

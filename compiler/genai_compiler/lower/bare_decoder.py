@@ -19,6 +19,7 @@ from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.merge_paged import merge_paged, with_pages
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -93,10 +94,12 @@ class DecoderSource:
         ports, found = match_io(self.io, signature, around, self.path, self.places)
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
-        states, windows = split_windows(merge_states(decoder, merge), merge)
+        paged = merge_paged(decoder, None, merge)
+        dense = decoder if paged is None else replace(decoder, keys=(), values=())
+        states, windows = split_windows(merge_states(dense, merge), merge)
         one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
         fixed = merge_fixed_states(decoder, one_token, merge)
-        aliasing = choose_aliasing(states, decoder, merge)
+        aliasing = choose_aliasing(states, dense, merge)
         width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
         text, doubts = self.texts(width) if self.texts else bare_text_facts(self.root, width, self.places)
         capacities = [each.capacity for each in states]
@@ -137,6 +140,7 @@ class DecoderSource:
             front=front,
             prompt=prompt,
             start=text.decoder_start if prompt != PROMPT else None,
+            paged=with_pages(paged, length),
         )
         return facts, text, ordered(problems)
 

@@ -1,6 +1,6 @@
 """The decoder of a v1 configuration: its names and numbers brought together with its graph."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
@@ -90,11 +91,14 @@ def config_decoder(
     signature = signature_of(model, artifact, root)
     ports, port_problems = match_ports(config, signature, around)
     merge = Merge(stated_by_config(config), signature)
-    states, windows = split_windows(merge_states(ports, merge), merge)
+    paged = merge_paged(ports, config.block_size, merge)
+    dense = ports if paged is None else replace(ports, keys=(), values=())
+    states, windows = split_windows(merge_states(dense, merge), merge)
     one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
     fixed = merge_fixed_states(ports, one_token, merge)
     combined = merge_combined(ports, merge)
-    aliasing = choose_aliasing(states, ports, merge)
+    check_groups(config.state_groups, paged, fixed, merge)
+    aliasing = choose_aliasing(states, dense, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
     length = merge_length((each.capacity for each in states), merge, text.context_length)
@@ -135,6 +139,7 @@ def config_decoder(
         front=start.front,
         prompt=start.prompt,
         start=own_start if start.prompt != PROMPT else None,
+        paged=with_pages(paged, length),
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems))
 
@@ -153,6 +158,9 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
     if facts.fixed_states:
         size = sum(each.bytes_per_row for each in facts.fixed_states)
         notes.append(f"state of one size: {size} bytes a row, replaced by each step")
+    if facts.paged is not None:
+        blocks = sorted({each.block for each in facts.paged_states})
+        notes.append(f"caches in pages of {' or '.join(map(str, blocks)) or 'no'} positions; rows are packed")
     if facts.one_token:
         notes.append("the graph takes one token a call: a prompt is fed token by token")
     return tuple(notes)

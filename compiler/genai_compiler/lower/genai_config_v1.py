@@ -40,11 +40,6 @@ def lower_genai_config(root: Path) -> Lowered:
 
 
 _HELP = "a text-only export of the same model has one decoder graph"
-_PAGES = (
-    "'state_groups' says that the decoder keeps its caches in pages, over tokens of all rows in one axis, which is not "
-    "compiled yet",
-    "export with a dense cache",
-)
 
 
 def _other_classes(config: GenaiConfig) -> list[Problem]:
@@ -55,6 +50,5 @@ def _other_classes(config: GenaiConfig) -> list[Problem]:
             f"{path[-1]!r} makes this a package of several stages that are not compiled yet: model.decoder with one "
             "graph is, beside encoder, vision, speech and embedding with one each"
         )
-        words = _PAGES if path[-1] == "state_groups" else (what, _HELP)
-        found.append(Problem("unsupported-package-class", *named(config, path), *words))
+        found.append(Problem("unsupported-package-class", *named(config, path), what, _HELP))
     return found

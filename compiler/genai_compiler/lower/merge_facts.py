@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from genai_compiler.lower.decoder_facts import Aliasing, StatePort
+from genai_compiler.lower.decoder_facts import Aliasing, PagedState, StatePort
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import spell_port
@@ -60,7 +60,7 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
     ]
     states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
     if states and len(states) == len(found):
-        _compare_sizes(states, ports, merge)
+        check_numbers(states, ports, merge)
         bounded = {name for op in merge.signature.cache_ops if op.bounded for name in (op.past_key, op.past_value)}
         _check_capacities(tuple(each for each in states if each.input not in bounded), merge)
     return states
@@ -94,7 +94,8 @@ def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | N
     return stated
 
 
-def _compare_sizes(states: tuple[StatePort, ...], ports: MatchedPorts, merge: Merge) -> None:
+def check_numbers(states: tuple[StatePort, ...] | tuple[PagedState, ...], ports: MatchedPorts, merge: Merge) -> None:
+    """Hold heads, head size and layers of the configuration against the caches. Reports config-contradicts-graph."""
     numbers: tuple[tuple[Fact, int | None, set[int]], ...] = (
         ("kv_heads", merge.stated.kv_heads, {each.heads for each in states}),
         ("head_size", merge.stated.head_size, {each.head_dim for each in states}),

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx import GraphProto
 
+from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.plain_state import PlainState, plain_state
 from genai_compiler.read.bare import BareIo
@@ -51,12 +52,10 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
         if port.name in state.loose and edges.counts[port.name]:
             what = f"nothing feeds the graph's input {port.name!r} ({spell_port(port)}): no output is its next value"
             found.faults.append(("unclaimed-input", "", what, "export without it, or declare what gives it"))
-    if any(each.op_type == "PagedAttention" for each in graph.node):
-        what = "the graph keeps its cache in pages (PagedAttention), which is not compiled yet"
-        found.faults.append(("unsupported-package-class", "", what, "export with a dense cache"))
-        return found
     _refuse_switches(graph, signature, found)
-    flat = [each for each in signature.inputs if each.dtype in _INTEGERS and rank_of(each) == 2]
+    inputs = {each.name: each for each in signature.inputs}
+    packed = told_paged(signature, inputs) is not None
+    flat = [each for each in inputs.values() if each.dtype in _INTEGERS and rank_of(each) == 2 - packed]
     rows = {each.name: edges.table_rows(each.name) for each in flat}
     logits, tokens = _ends(signature, state, flat, rows, vocabulary, found)
     if logits is not None:
@@ -65,7 +64,8 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
         return found
     found.io["token_input"] = tokens.name
     rest = [each for each in flat if each is not tokens]
-    _name_rest(tokens, rest, _three_rows(signature), edges, found)
+    three = three_packed(inputs.values()) if packed else _three_rows(signature)
+    _name_rest(tokens, rest, three, edges, found)
     return found
 
 

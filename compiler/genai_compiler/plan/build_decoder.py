@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from genai_compiler.plan.decoder_form import HELP, control_ports, form_faults
+from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of
+from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from genai_compiler.plan.build_steps import StepBuilder
 
 DECODE, POLICY = "onnx-genai.autoregressive-decode", "onnx-genai.token-policy"
-OWNED_ROLES = ("token_ids", "attention_mask", "position_ids")
+OWNED_ROLES = ("token_ids", *OWNED)
 Pairs = tuple[tuple[str, str], ...]
 Built = tuple[tuple[Op, ...], tuple[StateGroup, ...], DecodeFacts | None]
 
@@ -79,8 +80,9 @@ class DecoderLoop:
 
     def _deviates(self, steps: "StepBuilder", facts: DecodeFacts, path: Path) -> bool:
         """Whether the loop is not exactly what the runtime's own decoding does; reported at every deviation."""
-        roles = self._declared().ports.roles
-        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, facts.tokens, self.front))
+        roles = self._roles()
+        tokens = facts.tokens if self.front is None else self.front.tokens
+        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, tokens, self.front))
         for place, what in faults:
             steps.report.error("decoder-loop-form", (*path, *place), what, HELP)
         return bool(faults)
@@ -92,7 +94,8 @@ class DecoderLoop:
     ) -> tuple[Op, ...]:
         at, decode = self.decode
         taker, place = (decode, at) if self.front is None else (self.front.step, 0)
-        prompt = steps.read(taker.inputs.get(facts.tokens, ""), (*path, "steps", place, "inputs", facts.tokens), scope)
+        port = facts.tokens if self.front is None else self.front.tokens
+        prompt = steps.read(taker.inputs.get(port, ""), (*path, "steps", place, "inputs", port), scope)
         if prompt is None:
             return ()
         inner = scope.inner()
@@ -153,7 +156,7 @@ class DecoderLoop:
     def _given_positions(self, steps: "StepBuilder", path: Path, scope: Scope) -> str:
         """The value of positions that a caller may give: an input with a negative default, "" for none."""
         at, decode = self.decode
-        for port, role in self._declared().ports.roles.items():
+        for port, role in self._roles().items():
             given = self.package.workflow.inputs.get(decode.inputs.get(port, "")) if role == "position_ids" else None
             if given is not None and not given.required and isinstance(given.default, int) and given.default < 0:
                 return steps.read(decode.inputs[port], (*path, "steps", at, "inputs", port), scope) or ""
@@ -195,7 +198,8 @@ class DecoderLoop:
             if growth is not None and any(op.bounded and alias.input in (op.past_key, op.past_value) for op in ops):
                 what = f"the operator of '{alias.input}' drops what left its window, and the cell grows"
                 steps.report.error("state-port", place, what, "give its group update: {kind: replace}")
-            dims = [_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
+            paged = page_dims(self.package.workflow, cell, self._roles(), type.dims)
+            dims = paged or [_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:
                 what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
@@ -218,11 +222,12 @@ class DecoderLoop:
         self, steps: "StepBuilder", graph: Graph, groups: tuple[StateGroup, ...], extras: Pairs
     ) -> DecodeFacts | None:
         component = self.decode[1].component
-        ports = {role: port for port, role in self._declared().ports.roles.items()}
+        ports = {role: port for port, role in self._roles().items()}
         tokens, logits = ports.get("token_ids"), ports.get("logits")
         inputs = {each.name: each for each in graph.signature.inputs}
         takers = inputs
-        if self.front is not None:
+        packs = self.front is not None and self.front.packs
+        if self.front is not None and not packs:
             taker = self.package.graphs.get(self.front.step.component)
             tokens, takers = self.front.tokens, {each.name: each for each in taker.signature.inputs} if taker else {}
         outputs = {each.name: each for each in graph.signature.outputs}
@@ -236,25 +241,31 @@ class DecoderLoop:
         counts = tuple(self._counts(inputs))
         fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
         fed |= {each.port for each in counts} | {port for _, port in self._streams()}
+        fed |= {port for role, port in ports.items() if role in OWNED}
+        pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
+        if packs and pages is None:
+            return None
         self._unfed(steps, graph, fed, groups)
         one_token = takes_one_token(graph.model, takers[tokens])
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
-        cut = last_token_only(graph.model, logits)
+        cut = not packs and last_token_only(graph.model, logits)
         return DecodeFacts(
             component=component,
             tokens=tokens,
             token_dtype=takers[tokens].dtype,
             mask=mask,
-            positions=self._positions(steps, inputs.get(positions or "")),
+            positions=self._positions(steps, inputs.get(positions or ""), packs),
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
-            ragged=not one_token and not cut and not media and self._ragged(graph, mask, positions in inputs, groups),
+            ragged=packs
+            or (not one_token and not cut and not media and self._ragged(graph, mask, positions in inputs, groups)),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
             counts=counts,
-            front=Front(self.front.step.component, self.front.streams) if self.front is not None else None,
+            front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
+            pages=pages,
         )
 
     def _streams(self) -> Pairs:
@@ -270,7 +281,7 @@ class DecoderLoop:
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""
         at, decode = self.decode
-        roles = self._declared().ports.roles
+        roles = self._roles()
         state = {
             alias.input for group in self._declared_groups() for alias in group.ports.get(decode.component, {}).values()
         }
@@ -289,11 +300,14 @@ class DecoderLoop:
     def superseded(self) -> set[str]:
         """Names of inputs whose values the runtime forms itself: masks, positions, empty state, the first flags."""
         _, decode = self.decode
-        roles, workflow = self._declared().ports.roles, self.package.workflow
-        names = {name for port, name in decode.inputs.items() if roles.get(port) in ("attention_mask", "position_ids")}
+        roles, workflow = self._roles(), self.package.workflow
+        names = {name for port, name in decode.inputs.items() if roles.get(port) in OWNED}
         return names | {
             workflow.state[each.cell].initializer for each in self.loop.carried if each.cell in workflow.state
         }
+
+    def _roles(self) -> dict[str, str]:
+        return roles_of(self._declared())
 
     def _declared(self) -> Component:
         return self.package.workflow.components[self.decode[1].component]
@@ -306,10 +320,10 @@ class DecoderLoop:
         fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
         return Mask(found.name, found.dtype, use, fixed)
 
-    def _positions(self, steps: "StepBuilder", port: Port | None) -> tuple[str, str, int] | None:
+    def _positions(self, steps: "StepBuilder", port: Port | None, packs: bool) -> tuple[str, str, int] | None:
         if port is None:
             return None
-        rank = len(port.shape) if port.shape is not None else 2
+        rank = positions_rank(port, packs)
         if rank not in (2, 3) or (rank == 3 and port.shape is not None and port.shape[0] != 3):
             what = f"the positions '{port.name}' are neither [rows, tokens] nor three copies of that"
             place = (*WORKFLOW, "components", self.decode[1].component, "ports", "inputs", port.name)

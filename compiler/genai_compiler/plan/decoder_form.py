@@ -10,6 +10,7 @@ from genai_compiler.plan.decoder_front import FrontStep, media_faults
 from genai_compiler.plan.report import Path
 from genai_compiler.read.document import (
     Carry,
+    Component,
     EmitStep,
     IndexedScatter,
     InvokeStep,
@@ -24,6 +25,17 @@ from genai_compiler.read.document import (
 Fault = tuple[Path, str]
 FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len": 0}
 """Policy outputs that become cells, and what each cell starts from."""
+
+_PACKED = ("cumulative_sequence_lengths", "past_sequence_lengths", "block_table", "attention_metadata")
+OWNED = ("attention_mask", "position_ids", *_PACKED)
+"""Roles of ports whose values the runtime forms at every run."""
+
+
+def roles_of(component: Component) -> dict[str, str]:
+    """Port -> role: the standard's roles, and those that only the step's contract binds."""
+    bound = component.contract.bindings if component.contract is not None else {}
+    return {**component.ports.roles, **{port: role for role, port in bound.items() if role in OWNED}}
+
 
 LENGTHS = "cache_lengths"
 """The policy's further output where caches of fixed capacity are written by index."""
@@ -181,7 +193,7 @@ def _bindings(
     workflow: Workflow, decode: InvokeStep, roles: Mapping[str, str], aliases: Mapping[str, StatePortAlias], at: int
 ) -> Iterator[Fault]:
     for port, name in decode.inputs.items():
-        if roles.get(port) in ("attention_mask", "position_ids"):
+        if roles.get(port) in OWNED:
             given = workflow.inputs.get(name)
             if given is None or given.source.kind != "application":
                 what = f"'{port}' is formed by the runtime: bind it to an application input of its own"

@@ -5,15 +5,15 @@ from typing import Literal
 
 from genai_compiler.plan.dtypes import SIZE
 
-ROWS, GROWTH = -1, -2
-"""Marks in a slot's dims: the axis of request rows, and the axis that holds one entry a token."""
+ROWS, GROWTH, PAGES = -1, -2, -3
+"""Marks in a slot's dims: the axis of request rows, one that holds an entry a token, one that holds pages of tokens."""
 
-Storage = Literal["growing", "shared-buffer"]
+Storage = Literal["growing", "shared-buffer", "pages"]
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH."""
+    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES."""
 
     past: str
     present: str
@@ -26,7 +26,8 @@ class StateGroup:
     """Tensors that live and grow together, and how they are kept.
 
     storage: `growing` present becomes past, allocated by the session (also where it keeps its size); `shared-buffer`
-    past and present are one buffer, with room to grow or of the graph's own capacity. reason: why, in words.
+    past and present are one buffer, with room to grow or of the graph's own capacity; `pages` one buffer, too, of
+    pages that a table gives to rows. reason: why, in words.
     """
 
     name: str
@@ -74,6 +75,24 @@ class Front:
 
 
 @dataclass(frozen=True)
+class Pages:
+    """How a decoder over packed rows is told which tokens and which pages are whose.
+
+    Ports in pairs with their dtype. cumulative: where rows begin and end among the tokens, [rows + 1]; past: positions
+    of each row before a run, [rows]; table: its pages, [rows, pages]; bounds: (port, dtype, how many) of the longest
+    row, None where the graph does without. block: positions a page. per_token: there are logits of every token, else
+    of each row's last.
+    """
+
+    cumulative: tuple[str, str]
+    past: tuple[str, str]
+    table: tuple[str, str]
+    bounds: tuple[str, str, int] | None
+    block: int
+    per_token: bool
+
+
+@dataclass(frozen=True)
 class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
@@ -81,7 +100,8 @@ class DecodeFacts:
     one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
     the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
-    embeddings; `tokens` is then its port.
+    embeddings; `tokens` is then its port. pages: rows are packed into one axis and caches kept in pages; positions
+    are then [tokens] or [3, tokens], logits [tokens, vocab] or [rows, vocab].
     """
 
     component: str
@@ -99,10 +119,12 @@ class DecodeFacts:
     logits_rank: int = 3
     counts: tuple[Count, ...] = ()
     front: Front | None = None
+    pages: Pages | None = None
 
 
 def _per_token(slot: Slot) -> int:
     count = SIZE[slot.dtype]
-    for dim in slot.dims:
+    paged = PAGES in slot.dims
+    for dim in slot.dims[2:] if paged else slot.dims:  # [pages, positions a page, ...]
         count *= dim if dim > 0 else 1
-    return count if GROWTH in slot.dims else 0
+    return count if paged or GROWTH in slot.dims else 0

@@ -31,7 +31,7 @@ from genai_compiler.plan.ir import (
     StartPolicy,
 )
 from genai_compiler.plan.speculation_text import speculation_lines
-from genai_compiler.plan.state import GROWTH, ROWS, StateGroup
+from genai_compiler.plan.state import GROWTH, PAGES, ROWS, Pages, StateGroup
 from genai_compiler.plan.uses import defines
 
 _MARGIN = 100
@@ -125,9 +125,11 @@ def _input_facts(each: Input) -> str:
 
 def _group(group: StateGroup) -> Iterator[str]:
     capacity = f", {group.capacity} positions" if group.capacity is not None else ""
+    paged = next((slot.dims[1] for slot in group.slots if PAGES in slot.dims), 0)
+    capacity += f" of {paged} positions" if paged else ""
     yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.bytes_per_token} bytes a token"
     for slot in group.slots:
-        dims = ", ".join({ROWS: "rows", GROWTH: "tokens"}.get(dim, str(dim)) for dim in slot.dims)
+        dims = ", ".join({ROWS: "rows", GROWTH: "tokens", PAGES: "pages"}.get(dim, str(dim)) for dim in slot.dims)
         yield f"  {slot.past} -> {slot.present}: {slot.dtype}[{dims}]"
 
 
@@ -146,10 +148,23 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.front is not None:
         streams = ", ".join(f"{made} -> {taken}" for made, taken in facts.front.streams)
         yield f"  tokens go through {facts.front.component}: {streams}"
+    if facts.pages is not None:
+        yield from _pages(facts.pages)
     for each in facts.counts:
         yield f"  {each.kind} positions a row: {each.port} ({each.dtype})"
     if facts.one_token:
         yield "  one token a run: the prompt goes in token by token"
+
+
+def _pages(pages: Pages) -> Iterator[str]:
+    logits = "every token" if pages.per_token else "each row's last token"
+    yield f"  rows packed into one axis, logits of {logits}"
+    yield f"  rows begin and end: {pages.cumulative[0]} ({pages.cumulative[1]})"
+    yield f"  positions a row before a run: {pages.past[0]} ({pages.past[1]})"
+    yield f"  pages a row: {pages.table[0]} ({pages.table[1]}), of {pages.block} positions"
+    if pages.bounds is not None:
+        port, dtype, count = pages.bounds
+        yield f"  bounds of the longest row: {port} ({dtype}[{count}])"
 
 
 def _yes(flag: bool) -> str:

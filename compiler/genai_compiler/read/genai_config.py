@@ -60,11 +60,21 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
+class StateGroupConfig:
+    """An entry of `model.decoder.state_groups`: what the state of some layers is. path: of the entry."""
+
+    kind: str
+    layers: tuple[int, ...]
+    path: DocPath
+
+
+@dataclass(frozen=True)
 class GenaiConfig:
     """A v1 configuration. `search` holds the keys that the file states.
 
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
-    path that are none of these. eos_path, pad_path: where these ids stand, or would.
+    path that are none of these. eos_path, pad_path: where these ids stand, or would. state_groups: what the decoder's
+    state is said to be; block_size: positions a page of a paged cache, where `engine` says so.
     """
 
     text: ConfigText
@@ -82,6 +92,8 @@ class GenaiConfig:
     pad_path: DocPath = ("model", "pad_token_id")
     components: Mapping[str, ComponentConfig] = field(default_factory=dict[str, ComponentConfig])
     decoder_start: int | None = None
+    state_groups: tuple[StateGroupConfig, ...] = ()
+    block_size: int | None = None
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""
@@ -131,6 +143,8 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         other_classes=_other_classes(model),
         components=components,
         decoder_start=_one_token(model, "decoder_start_token_id"),
+        state_groups=_state_groups(model.section("decoder")),
+        block_size=_block_size(root),
     )
     return config, tuple(problems)
 
@@ -140,8 +154,23 @@ def _check_root(root: Section) -> None:
     for key in ("model", "search"):
         root.value(key, Form.OBJECT)
     for key in ("speculative", "runtime_profiles", "engine"):
-        if root.members.get(key):
+        if root.members.get(key) and not (key == "engine" and "dynamic_batching" in root.section(key).members):
             root.warn("ignored-key", key, f"{key!r} configures another runtime and has no effect here")
+
+
+def _block_size(root: Section) -> int | None:
+    """`engine.dynamic_batching.block_size`; what else the engine's block tunes is another runtime's."""
+    return _positive(root.section("engine").section("dynamic_batching"), "block_size")
+
+
+def _state_groups(decoder: Section) -> tuple[StateGroupConfig, ...]:
+    listed = decoder.value("state_groups", Form.LIST)
+    path = (*decoder.path, "state_groups")
+    found: list[StateGroupConfig] = []
+    for at, each in enumerate(listed if isinstance(listed, list) else ()):
+        group = section_of(decoder.text, (*path, at), each, decoder.problems)
+        found.append(StateGroupConfig(group.string("kind") or "", group.integers("layer_ids"), group.path))
+    return tuple(found)
 
 
 def _positive(section: Section, key: str) -> int | None:
@@ -211,7 +240,7 @@ def _other_classes(model: Section) -> tuple[DocPath, ...]:
             what = f"{name!r} speeds up decoding without changing a token; it is not used"
             model.warn("ignored-key", name, what)
     decoder = model.section("decoder")
-    filled += [(*decoder.path, name) for name in ("pipeline", "state_groups") if decoder.members.get(name)]
+    filled += [(*decoder.path, name) for name in ("pipeline",) if decoder.members.get(name)]
     return tuple(filled)
 
 
