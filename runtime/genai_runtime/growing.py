@@ -19,14 +19,18 @@ class GrowingDecoding(Decoding):
 
     def prompt(self) -> None:
         spec = self.spec
-        self._run = binding.run_with_values(self.session, spec.origin)
+        self._run = binding.run_with_values(self.first_session, spec.origin)
         self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
         self._pasts = [slot.past for slot in spec.slots]
         arrays = self.prompt_feeds()
         self._feeds = self.as_values(arrays) | dict(self.extras)
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
+        feeds = self._feeds
+        self._feeds = self.known_to(self.first_session, feeds)
         self._positions, self.filled = self.first_positions(), self.first
         self._take()
+        self._feeds = {**feeds, **self._feeds}
+        self._run = binding.run_with_values(self.session, spec.origin)
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
             self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)

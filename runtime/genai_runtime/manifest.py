@@ -47,6 +47,7 @@ _SHAPE: dict[str, Any] = {
         "policy": str,
         "sampler_mode": str,
         "ragged": bool,
+        "alone": bool,
         "prompt_decoded": bool,
         "tokens_output": str,
         "tokens_replace": bool,

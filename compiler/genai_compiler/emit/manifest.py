@@ -122,6 +122,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "sampler_mode": _sampler_mode(package),
         "ragged": plan.decoder is not None and plan.decoder.ragged,
+        "alone": plan.decoder is not None and plan.decoder.alone,
         "prompt_decoded": _prompt_decoded(plan),
         "tokens_output": tokens,
         "tokens_replace": any(

@@ -87,14 +87,18 @@ def config_decoder(
     Raises CompileError with every problem, warnings included.
     """
     around, start = around or Surroundings(), start or Start()
-    model = load_graph(root / artifact, root)
-    signature = signature_of(model, artifact, root)
+    joined = around.joined
+    model = joined.model if joined is not None else load_graph(root / artifact, root)
+    signature = joined.signature if joined is not None else signature_of(model, artifact, root)
     ports, port_problems = match_ports(config, signature, around)
-    merge = Merge(stated_by_config(config), signature)
+    stated = stated_by_config(config)
+    cut = joined is not None and joined.window is not None
+    merge = Merge(replace(stated, window=None) if cut else stated, signature)
     paged = merge_paged(ports, config.block_size, merge)
     dense = ports if paged is None else replace(ports, keys=(), values=())
     states, windows = split_windows(merge_states(dense, merge), merge)
-    one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
+    alone = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
+    one_token = alone and (joined is None or not joined.two_phases)
     fixed = merge_fixed_states(ports, one_token, merge)
     combined = merge_combined(ports, merge)
     check_groups(config.state_groups, paged, fixed, merge)
@@ -109,8 +113,8 @@ def config_decoder(
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
     positions = ports.position_ids.name if ports.position_ids is not None else ""
-    stated: DocPath = ("model", "context_length")
-    problems += short_tables(model.graph, positions, length, config.place(stated), stated)
+    longest: DocPath = ("model", "context_length")
+    problems += short_tables(model.graph, positions, length, config.place(longest), longest)
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
     own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
@@ -140,6 +144,8 @@ def config_decoder(
         prompt=start.prompt,
         start=own_start if start.prompt != PROMPT else None,
         paged=with_pages(paged, length),
+        lengths=ports.lengths,
+        window=joined.window if joined is not None else None,
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems))
 

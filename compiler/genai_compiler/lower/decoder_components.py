@@ -78,6 +78,17 @@ def count_contract(port: Port) -> Data:
     return {**COUNT, "dtype": port.dtype}
 
 
+def length_contract(port: Port) -> Data:
+    """One number for the only row, [1] or [1, 1]."""
+    rank = len(port.shape) if port.shape is not None else 1
+    return {"dtype": port.dtype, "rank": rank, "shape": [1] * rank}
+
+
+def window_parameters(facts: DecoderFacts) -> Data:
+    """How a prompt is cut: so many tokens a run, and what fills the last one up behind the prompt."""
+    return {} if facts.window is None else {"prompt_window": facts.window.size, "window_pad": facts.window.pad}
+
+
 def zero_contract(port: Port) -> Data:
     """One number for the whole call, in the port's own rank."""
     shape = [1] if port.shape is None or port.shape else []
@@ -114,6 +125,8 @@ def decoder_component(facts: DecoderFacts) -> Data:
     inputs |= {port.name: count_contract(port) for port in control_ports(facts)}
     for port, role, contract in paged_ports(facts.paged) if facts.paged is not None else ():
         inputs[port.name], bindings[role] = contract, port.name
+    for each in facts.lengths:
+        inputs[each.port.name], bindings[each.role] = length_contract(each.port), each.port.name
     states: tuple[State, ...] = (
         *facts.states,
         *facts.paged_states,
@@ -136,6 +149,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
             "id": "onnx-genai.autoregressive-decode",
             "version": "1.0",
             **({"bindings": bindings} if bindings else {}),
+            **({"parameters": window_parameters(facts)} if facts.window is not None else {}),
         },
     }
 

@@ -161,6 +161,25 @@ def component_of(model: str) -> str:
     return f"{model}_model" if model in _RESERVED else model
 
 
+Role = Literal["past_sequence_length", "current_sequence_length", "total_sequence_length"]
+
+
+@dataclass(frozen=True)
+class LengthPort:
+    """An integer input of one number that tells a decoder of one row its length. role: of the step's contract."""
+
+    role: Role
+    port: Port
+
+
+@dataclass(frozen=True)
+class PromptWindow:
+    """A prompt goes in by so many tokens at a time; the last ones are filled up with `pad`, behind the prompt."""
+
+    size: int
+    pad: int
+
+
 @dataclass(frozen=True)
 class Extra:
     """An input of the decoder that is the same for a whole request. role: of the standard, "" for none.
@@ -207,7 +226,9 @@ class DecoderFacts:
     static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
     left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
     paged: caches in pages, over tokens of all rows in one axis: token_ids int [tokens], position_ids int [tokens] or
-    [3, tokens], logits float [tokens, vocabulary] or [batch, vocabulary]. unread: inputs that no node reads. front:
+    [3, tokens], logits float [tokens, vocabulary] or [batch, vocabulary]. lengths: inputs that
+    tell one row its length, window: how its prompt is cut.
+    unread: inputs that no node reads. front:
     what the tokens go through first. prompt: the workflow input that the decoder starts from; start: the token there
     when nobody gives one, None when nobody says. mask_use: see read.graph_facts. aliasing: whether past and present may
     (or must) be one buffer.
@@ -240,6 +261,8 @@ class DecoderFacts:
     prompt: str = PROMPT
     start: int | None = None
     paged: PagedCache | None = None
+    lengths: tuple[LengthPort, ...] = ()
+    window: PromptWindow | None = None
 
     @property
     def paged_states(self) -> tuple[PagedState, ...]:

@@ -19,6 +19,7 @@ from genai_compiler.lower.decoder_components import (
     count_contract,
     decoder_component,
     front_component,
+    length_contract,
     media_contract,
     policy_component,
     row_wise,
@@ -70,7 +71,7 @@ def application_inputs(facts: DecoderFacts) -> dict[str, str]:
     """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
     names: dict[str, str] = {}
     paged = [port for port, _, _ in paged_ports(facts.paged)] if facts.paged is not None else []
-    given = [each.port for each in facts.extras if not each.value]
+    given = [*(each.port for each in facts.lengths), *(each.port for each in facts.extras if not each.value)]
     for port in (facts.attention_mask, facts.position_ids, *paged, *given):
         if port is not None:
             name = "application." + port.name.replace("/", "_").replace(" ", "_")
@@ -129,6 +130,8 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
             inputs[application[port.name]] = given
     for port, _, contract in paged_ports(facts.paged) if facts.paged is not None else ():
         inputs[application[port.name]] = _application(port, contract)
+    for length in facts.lengths:
+        inputs[application[length.port.name]] = _application(length.port, length_contract(length.port))
     for each in facts.extras:
         if not each.value:
             inputs[application[each.port.name]] = _application(each.port, row_wise(each.port))

@@ -4,7 +4,8 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from genai_compiler.lower.decoder_facts import Extra
+from genai_compiler.lower.decoder_facts import Extra, LengthPort
+from genai_compiler.lower.match_lengths import match_lengths
 from genai_compiler.lower.match_paged import PagedPorts, check_packed, match_paged
 from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers
 from genai_compiler.lower.matching import (
@@ -29,7 +30,7 @@ class MatchedPorts:
     """Which graph port plays which part. Ports that a problem was reported for are None or left out.
 
     extras: what stages before the loop feed. combined: caches that hold keys and values together. paged: what tells
-    rows and pages apart; keys and values are then caches in pages.
+    rows and pages apart; keys and values are then caches in pages. lengths: what tells one row its length.
     """
 
     token_ids: Port | None
@@ -44,6 +45,7 @@ class MatchedPorts:
     extras: tuple[Extra, ...] = ()
     combined: tuple[LayerPorts, ...] = ()
     paged: PagedPorts | None = None
+    lengths: tuple[LengthPort, ...] = ()
 
 
 def match_ports(
@@ -60,8 +62,9 @@ def match_ports(
     outputs = {each.name: each for each in signature.outputs}
     matching = Matching(config, inputs, outputs, dict(inputs))
     extras = _fed(matching, around)
+    window = around.joined.window.size if around.joined is not None and around.joined.window is not None else 1
     paged = match_paged(matching, signature.paged)
-    tokens = around.tokens or _token_ids(matching, paged is not None)
+    tokens = around.tokens or _token_ids(matching, paged is not None, window)
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
     if paged is not None:
         check_packed(matching, tokens, mask, positions)
@@ -74,9 +77,12 @@ def match_ports(
     combined = match_layers(matching, "past_names", "present_names")
     fixed = match_fixed(matching)
     zeros = _zero_inputs(matching)
+    lengths = match_lengths(matching)
     _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
     logits, hidden = _logits(matching), _hidden(matching)
-    ports = MatchedPorts(tokens, mask, positions, logits, hidden, zeros, keys, values, fixed, extras, combined, paged)
+    ports = MatchedPorts(
+        tokens, mask, positions, logits, hidden, zeros, keys, values, fixed, extras, combined, paged, lengths
+    )
     return ports, tuple(matching.problems)
 
 
@@ -92,7 +98,7 @@ def _fed(matching: Matching, around: Surroundings) -> tuple[Extra, ...]:
     )
 
 
-def _token_ids(matching: Matching, packed: bool) -> Port | None:
+def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
     name = matching.config.decoder.inputs["input_ids"]
     port, embeds = matching.claim("input_ids"), matching.claim("inputs_embeds")
     if embeds is not None:
@@ -112,7 +118,7 @@ def _token_ids(matching: Matching, packed: bool) -> Port | None:
         help = "a graph that takes rows packed into one axis takes a table of pages too; name it in block_table"
         matching.problem("unsupported-package-class", (*INPUTS, "input_ids"), what, help)
     elif port is not None:
-        _check_open_length(matching, "input_ids", port)
+        _check_open_length(matching, "input_ids", port, window)
     return port
 
 
@@ -136,9 +142,9 @@ def _check_positions(matching: Matching, port: Port | None) -> None:
         _check_open_length(matching, "position_ids", port)
 
 
-def _check_open_length(matching: Matching, key: str, port: Port) -> None:
-    """Prompts have any length: they go in as one piece or, where the graph says 1, one by one."""
-    if port.shape is not None and isinstance(port.shape[-1], int) and port.shape[-1] != 1:
+def _check_open_length(matching: Matching, key: str, port: Port, window: int = 1) -> None:
+    """Prompts have any length: they go in as one piece or, where the graph says 1, one by one; or by windows."""
+    if port.shape is not None and isinstance(port.shape[-1], int) and port.shape[-1] not in (1, window):
         _refuse_length(matching, key, port)
 
 

@@ -4,13 +4,29 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from onnx import ModelProto
+
+from genai_compiler.lower.decoder_facts import PromptWindow
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath
-from genai_compiler.read.signature import Port
+from genai_compiler.read.signature import Port, Signature
 
 INPUTS: DocPath = ("model", "decoder", "inputs")
 OUTPUTS: DocPath = ("model", "decoder", "outputs")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Stages as one graph, for a decoder that is cut into several. two_phases: others run with the prompt.
+
+    window: how prompts are cut, None where they go in whole.
+    """
+
+    model: ModelProto
+    signature: Signature
+    two_phases: bool
+    window: PromptWindow | None
 
 
 @dataclass(frozen=True)
@@ -18,7 +34,8 @@ class Surroundings:
     """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
 
     unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
-    model that makes embeddings of tokens; streams: the decoder's inputs that it feeds.
+    model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. joined: the stages that the
+    decoder is cut into.
     """
 
     tokens: Port | None = None
@@ -26,6 +43,7 @@ class Surroundings:
     fed: Mapping[str, str] = field(default_factory=dict[str, str])
     unread: frozenset[str] = frozenset()
     zeros: tuple[Port, ...] = ()
+    joined: Joined | None = None
 
 
 @dataclass

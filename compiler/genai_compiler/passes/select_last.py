@@ -40,6 +40,8 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
     if isinstance(found, str):
         return replace(plan, decisions=(*plan.decisions, f"select_last: prompts compute all logits: {found}"))
     component = plan.component(facts.component)
+    if component.edit is not None:
+        return replace(plan, decisions=(*plan.decisions, "select_last: prompts compute all logits: stages are linked"))
     port = free_name(PORT, value_names(graph.model.graph))
     edited = replace(
         component,

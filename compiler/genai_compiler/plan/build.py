@@ -206,6 +206,6 @@ def _onnx_component(
     taken = (*signature.inputs, *(each for each in signature.defaulted if each.name in bound))
     inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in taken)
     outputs = tuple((each.name, graph_type(each, ports.outputs.get(each.name))) for each in signature.outputs)
-    return Component(
-        name, graph.artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin
-    )
+    artifact = graph.artifact if graph.linked is None else ""
+    made = Component(name, artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin)
+    return made if graph.linked is None else replace(made, edit=graph.linked)

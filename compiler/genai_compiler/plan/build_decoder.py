@@ -4,13 +4,14 @@ The document binds the decoder's sequence port to the prompt on every iteration 
 meant is that the prompt is processed once and each later step takes one token. Here that meaning becomes ops.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
+from genai_compiler.plan.decoder_traits import slot_dim, tells_rows_apart, window_of
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -21,10 +22,18 @@ from genai_compiler.plan.ir import (
     StartPolicy,
     Type,
 )
+from genai_compiler.plan.link_stages import PROMPT_COMPONENT
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
-from genai_compiler.plan.state import GROWTH, ROWS, Count, DecodeFacts, Front, Mask, Slot, StateGroup
-from genai_compiler.read.attention import writes_in_place
+from genai_compiler.plan.state import (
+    LENGTHS_OF_ONE_ROW,
+    Count,
+    DecodeFacts,
+    Front,
+    Mask,
+    Slot,
+    StateGroup,
+)
 from genai_compiler.read.document import Bounded, Component, EmitStep, IndexedScatter, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
@@ -199,7 +208,7 @@ class DecoderLoop:
                 what = f"the operator of '{alias.input}' drops what left its window, and the cell grows"
                 steps.report.error("state-port", place, what, "give its group update: {kind: replace}")
             paged = page_dims(self.package.workflow, cell, self._roles(), type.dims)
-            dims = paged or [_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
+            dims = paged or [slot_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:
                 what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
@@ -246,7 +255,7 @@ class DecoderLoop:
         if packs and pages is None:
             return None
         self._unfed(steps, graph, fed, groups)
-        one_token = takes_one_token(graph.model, takers[tokens])
+        one_token = takes_one_token(graph.model, takers[tokens]) and PROMPT_COMPONENT not in self._parameters()
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = not packs and last_token_only(graph.model, logits)
         return DecodeFacts(
@@ -259,13 +268,16 @@ class DecoderLoop:
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
             ragged=packs
-            or (not one_token and not cut and not media and self._ragged(graph, mask, positions in inputs, groups)),
+            or (not one_token and not cut and not media and tells_rows_apart(graph, mask, positions in inputs, groups)),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
             counts=counts,
             front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
             pages=pages,
+            prompt_component=str(self._parameters().get(PROMPT_COMPONENT, "")),
+            window=window_of(self._parameters()),
+            alone=any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
         )
 
     def _streams(self) -> Pairs:
@@ -277,6 +289,9 @@ class DecoderLoop:
         for port, _, kind in control_ports(self.package.workflow, self.decode[1].component):
             if port in inputs:
                 yield Count(port, inputs[port].dtype, "written" if kind == "written" else "valid")
+        for port, role in self._roles().items():
+            if role in LENGTHS_OF_ONE_ROW and port in inputs:
+                yield Count(port, inputs[port].dtype, LENGTHS_OF_ONE_ROW[role])
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""
@@ -305,6 +320,10 @@ class DecoderLoop:
         return names | {
             workflow.state[each.cell].initializer for each in self.loop.carried if each.cell in workflow.state
         }
+
+    def _parameters(self) -> Mapping[str, object]:
+        contract = self._declared().contract
+        return contract.parameters if contract is not None else {}
 
     def _roles(self) -> dict[str, str]:
         return roles_of(self._declared())
@@ -338,18 +357,6 @@ class DecoderLoop:
             steps.report.error("decoder-roles", place, what, "export the decoder with one of these forms")
         return rank
 
-    @staticmethod
-    def _ragged(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:
-        """Whether rows of different length may share a run: something tells the graph where each row ends."""
-        fixed_size = any(GROWTH not in slot.dims for group in groups for slot in group.slots)
-        if mask is None or fixed_size:
-            return False
-        ops = graph.signature.cache_ops
-        cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
-        held = {(slot.past, slot.present) for group in groups for slot in group.slots}
-        own_lengths = bool(ops) and held <= cached and all(writes_in_place(op) for op in ops)
-        return (own_lengths and mask.constant_width) if mask.use == "lengths" else positions
-
     def _vocabulary(self, graph: Graph, logits: str) -> int:
         port = next(each for each in graph.signature.outputs if each.name == logits)
         last = port.shape[-1] if port.shape else None
@@ -375,11 +382,3 @@ def _contract(package: Package, step: InvokeStep) -> str:
 
 def _is_binding(package: Package, step: InvokeStep) -> bool:
     return package.workflow.components[step.component].implementation.kind == "binding"
-
-
-def _dim(axis: int, dim: int | str | None, sequence_axis: int | None, rows: int) -> int | None:
-    if axis == sequence_axis:
-        return GROWTH
-    if isinstance(dim, int):
-        return dim
-    return ROWS if axis == rows else None

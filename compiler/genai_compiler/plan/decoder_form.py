@@ -27,7 +27,8 @@ FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len"
 """Policy outputs that become cells, and what each cell starts from."""
 
 _PACKED = ("cumulative_sequence_lengths", "past_sequence_lengths", "block_table", "attention_metadata")
-OWNED = ("attention_mask", "position_ids", *_PACKED)
+_LENGTHS = ("past_sequence_length", "current_sequence_length", "total_sequence_length")
+OWNED = ("attention_mask", "position_ids", *_PACKED, *_LENGTHS)
 """Roles of ports whose values the runtime forms at every run."""
 
 

@@ -1,5 +1,6 @@
 """State of a decoder as facts: which tensors live and grow together, where they are kept, how its step is driven."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,11 +60,31 @@ class Mask:
 
 @dataclass(frozen=True)
 class Count:
-    """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it."""
+    """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it.
+
+    For a decoder of one row: `last` is one less than `valid`, [1, 1]; `current` is `valid`, [1]; `room` how many
+    positions the caches have room for, [1].
+    """
 
     port: str
     dtype: str
-    kind: Literal["written", "valid"]
+    kind: Literal["written", "valid", "last", "current", "room"]
+
+
+LENGTHS_OF_ONE_ROW: Mapping[str, Literal["last", "current", "room"]] = {
+    "past_sequence_length": "last",
+    "current_sequence_length": "current",
+    "total_sequence_length": "room",
+}
+"""Role that the step's contract binds -> kind of count."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A prompt goes in by `size` tokens a run; the last run is filled up with the token `pad`."""
+
+    size: int
+    pad: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +122,8 @@ class DecodeFacts:
     the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
     embeddings; `tokens` is then its port. pages: rows are packed into one axis and caches kept in pages; positions
-    are then [tokens] or [3, tokens], logits [tokens, vocab] or [rows, vocab].
+    are then [tokens] or [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the
+    prompt, "" where it is the same. window: how prompts are cut. alone: it takes one row a run.
     """
 
     component: str
@@ -120,6 +142,9 @@ class DecodeFacts:
     counts: tuple[Count, ...] = ()
     front: Front | None = None
     pages: Pages | None = None
+    prompt_component: str = ""
+    window: Window | None = None
+    alone: bool = False
 
 
 def _per_token(slot: Slot) -> int:

@@ -150,10 +150,23 @@ def _decoder(plan: Plan) -> Iterator[str]:
         yield f"  tokens go through {facts.front.component}: {streams}"
     if facts.pages is not None:
         yield from _pages(facts.pages)
+    if facts.prompt_component:
+        yield f"  with the prompt {facts.prompt_component} runs in its place"
+    if facts.window is not None:
+        yield f"  prompts go in by {facts.window.size} tokens, filled up with {facts.window.pad}"
     for each in facts.counts:
-        yield f"  {each.kind} positions a row: {each.port} ({each.dtype})"
+        yield f"  {_COUNTS[each.kind]}: {each.port} ({each.dtype})"
     if facts.one_token:
         yield "  one token a run: the prompt goes in token by token"
+
+
+_COUNTS = {
+    "written": "written positions a row",
+    "valid": "valid positions a row",
+    "last": "the only row's positions less one",
+    "current": "the only row's positions",
+    "room": "positions that the caches have room for",
+}
 
 
 def _pages(pages: Pages) -> Iterator[str]:

@@ -23,6 +23,7 @@ from genai_compiler.read.config_keys import (
     SLIDING_WINDOW,
     Form,
 )
+from genai_compiler.read.config_pipeline import StageConfig, read_pipeline
 from genai_compiler.read.config_section import Section, section_of
 from genai_compiler.read.genai_components import ComponentConfig, is_component, read_components
 from genai_compiler.read.places import DocPath, format_path
@@ -41,11 +42,16 @@ class SlidingWindow:
     slide_inputs: bool
     layers: tuple[int, ...]
     cache_slack: int = 0
+    pad_value: int = 0
+    alignment: str = "right"
 
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """`model.decoder`. Numbers are None when the file does not state them (or states 0, the reference's "unset")."""
+    """`model.decoder`. Numbers are None when the file does not state them (or states 0, the reference's "unset").
+
+    stages: the graphs it is cut into, () where it is one.
+    """
 
     filename: str
     hidden_size: int | None
@@ -57,6 +63,7 @@ class DecoderConfig:
     outputs: PortNames
     sliding_window: SlidingWindow | None
     session: SessionOptions
+    stages: tuple[StageConfig, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,7 +212,17 @@ def _decoder(section: Section) -> DecoderConfig:
         outputs=port_names(section, "outputs", DECODER_OUTPUTS),
         sliding_window=_sliding_window(window) if window is not None else None,
         session=read_session_options(section.section("session_options")),
+        stages=_stages(section),
     )
+
+
+def _stages(decoder: Section) -> tuple[StageConfig, ...]:
+    """The pipeline's, where the file names no graph of the whole decoder: one of the two is what runs."""
+    if decoder.members.get("pipeline") and decoder.members.get("filename"):
+        what = "the decoder names a graph (filename) and stages (pipeline); the graph is taken"
+        decoder.warn("ignored-key", "pipeline", what, "leave out the one that is not meant")
+        return ()
+    return read_pipeline(decoder)
 
 
 def _sliding_window(section: Section) -> SlidingWindow:
@@ -216,6 +233,8 @@ def _sliding_window(section: Section) -> SlidingWindow:
         slide_inputs=section.boolean("slide_inputs", True),
         layers=section.integers("layers"),
         cache_slack=section.integer("cache_slack") or 0,
+        pad_value=section.integer("pad_value") or 0,
+        alignment=section.string("alignment") or "right",
     )
 
 
@@ -239,8 +258,6 @@ def _other_classes(model: Section) -> tuple[DocPath, ...]:
         elif name in DRAFTERS and member:
             what = f"{name!r} speeds up decoding without changing a token; it is not used"
             model.warn("ignored-key", name, what)
-    decoder = model.section("decoder")
-    filled += [(*decoder.path, name) for name in ("pipeline",) if decoder.members.get(name)]
     return tuple(filled)
 
 
