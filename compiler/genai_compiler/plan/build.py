@@ -10,6 +10,7 @@ from genai_compiler.check.walk import invokes
 from genai_compiler.plan.audio_program import AudioProgram, audio_program
 from genai_compiler.plan.build_speculation import build_speculation, draft_seeds
 from genai_compiler.plan.build_steps import StepBuilder
+from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
@@ -35,6 +36,7 @@ from genai_compiler.read.document import (
     WorkflowOutput,
 )
 from genai_compiler.read.document import Component as DeclaredComponent
+from genai_compiler.read.negotiate import graphs_of
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
 
@@ -175,8 +177,10 @@ def _adapter(name: str, declared: DeclaredComponent, package: Package) -> Adapte
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
     abi = f"{implementation.abi}@{implementation.version}"
-    program = _program(name, abi, package)
-    roles = tuple(contract.bindings.items()) if contract is not None and program is None else ()
+    graphs = graphs_of(declared)
+    program = GraphProgram(graphs) if graphs else _program(name, abi, package)
+    own = isinstance(program, AudioProgram | ImageProgram)
+    roles = tuple(contract.bindings.items()) if contract is not None and not own else ()
     return Adapter(abi, parameters, roles, program)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.edits import Linked, SelectLast
+from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
@@ -99,7 +100,9 @@ def _implementation(component: Component) -> str:
     if component.adapter is None:
         return component.artifact or "the runtime"
     parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
-    program = f" runs {_stated(component.adapter.program)}" if component.adapter.program is not None else ""
+    runs = component.adapter.program
+    said = ", ".join(runs.components) if isinstance(runs, GraphProgram) else _stated(runs)
+    program = f" runs {said}" if runs is not None else ""
     return f"adapter {component.adapter.abi}({parameters}){program}"
 
 
