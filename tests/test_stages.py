@@ -15,6 +15,7 @@ from genai_compiler import CompileError, compile_package
 from genai_compiler.convert import convert_package
 from genai_compiler.plan.text import plan_text
 from genai_compiler.problem import errors
+from genai_compiler.read.load import load_package
 from genai_runtime import RequestError
 from onnx import ModelProto
 
@@ -284,3 +285,42 @@ def test_stages_beside_an_encoder_are_refused(tmp_path: Path) -> None:
     config["model"]["vision"] = {"filename": "embeddings.onnx"}
     (folder / "genai_config.json").write_text(json.dumps(config))
     assert "beside vision" in refused(folder)["unsupported-package-class"]
+
+
+@pytest.mark.parametrize("entry", [7, None, "embeddings", [{}]])
+def test_an_entry_that_is_no_stage_is_said(entry: Any, tmp_path: Path) -> None:
+    graphs = three(concat_decoder())
+    save(tmp_path / "p", graphs)
+    write_config(tmp_path / "p", [{name: stage(name, each)} for name, each in graphs.items()] + [entry], {})
+    found = refused(tmp_path / "p")
+    assert "model.decoder.pipeline[3]" in found["wrong-type"]
+
+
+def test_more_stages_than_any_decoder_has_are_refused_unread(tmp_path: Path) -> None:
+    entry = {"filename": "absent.onnx", "inputs": ["input_ids"], "outputs": ["logits"]}
+    (tmp_path / "p").mkdir()
+    write_config(tmp_path / "p", [{f"s{at}": entry} for at in range(5000)], {})
+    found = refused(tmp_path / "p")
+    assert "more than 64 stages" in found["bad-value"]
+    assert len(found["missing-file"].splitlines()) == 64
+
+
+def test_names_of_stages_mean_nothing(tmp_path: Path) -> None:
+    """Names that the workflow has other uses for, and one with a dot."""
+    graphs = dict(zip(("decoder", "token_policy", "lm.head"), three(concat_decoder()).values(), strict=True))
+    assert tokens(package(tmp_path / "p", graphs)) == wanted(tmp_path / "whole", concat_decoder())
+
+
+def test_a_document_may_leave_a_stages_ports_to_its_graph(tmp_path: Path) -> None:
+    """Not of the head, though: then nothing says which output has the logits."""
+    folder = package(tmp_path / "p", halves(gqa_decoder()))
+    document = json.loads(json.dumps(load_package(folder).lowered))
+    (folder / "genai_config.json").unlink()
+    components = document["pipeline"]["workflow"]["components"]
+    ports = components["d"].pop("ports")
+    (folder / "inference_metadata.yaml").write_text(json.dumps(document))
+    assert "logits" in refused(folder)["decoder-roles"]
+    components["d"]["ports"] = ports
+    del components["c"]["ports"]
+    (folder / "inference_metadata.yaml").write_text(json.dumps(document))
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())

@@ -70,17 +70,21 @@ def stage_graphs(root: Path, config: GenaiConfig) -> tuple[StageGraph, ...]:
     """The stages with their graphs. Raises CompileError with every problem of their files and names."""
     found: list[StageGraph] = []
     problems: list[Problem] = []
+    read: dict[str, tuple[ModelProto, Signature]] = {}
     for each in config.decoder.stages:
         artifact, fault = graph_file(root, config, (*each.path, "filename"), each.filename)
         try:
             if fault is not None:
                 raise CompileError([fault])
-            model = load_graph(root / artifact, root)
-            signature = signature_of(model, artifact, root)
+            if artifact not in read:
+                loaded = load_graph(root / artifact, root)
+                read[artifact] = loaded, signature_of(loaded, artifact, root)
+            model, signature = read[artifact]
             if why := unlinkable(model):
                 what = f"the graph of stage {each.name!r} can't be linked with the others: {why}"
                 raise CompileError([Problem("unreadable-graph", *named(config, each.path), what, "export it again")])
-            found.append(StageGraph(each, component_of(each.name), artifact, model, signature))
+            component = _component(each.name, {one.component for one in found})
+            found.append(StageGraph(each, component, artifact, model, signature))
         except CompileError as unreadable:
             problems.extend(unreadable.problems)
     doubled = sorted({each.name for each in config.decoder.stages if _count(config, each.name) > 1})
@@ -91,6 +95,14 @@ def stage_graphs(root: Path, config: GenaiConfig) -> tuple[StageGraph, ...]:
     if problems:
         raise CompileError(problems)
     return tuple(found)
+
+
+def _component(name: str, taken: set[str]) -> str:
+    """A component's name for a stage: its own without dots, at which names of the workflow are cut."""
+    made = component_of(name.replace(".", "_").strip() or "stage")
+    while made in taken:
+        made += "_"
+    return made
 
 
 def _count(config: GenaiConfig, name: str) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from genai_compiler.plan.edits import Linked, free_name
+from genai_compiler.plan.report import WORKFLOW
+from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.attention import cache_ops
 from genai_compiler.read.document import (
     BranchStep,
@@ -24,7 +26,9 @@ from genai_compiler.read.document import (
     Workflow,
 )
 from genai_compiler.read.link_graphs import Member, linked_model
+from genai_compiler.read.linkable import unlinkable
 from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port, Signature
 
 DECODE = "onnx-genai.autoregressive-decode"
@@ -59,14 +63,38 @@ class _Phase:
 
 
 def link_stages(package: Package) -> Package:
-    """The package with such a decoder as one component; the package itself where it has none."""
+    """The package with such a decoder as one component; the package itself where it has none, or names ports that its
+    graphs have not.
+
+    Raises CompileError `unreadable-graph` for a stage that can't be linked.
+    """
     workflow = package.workflow
     for at, loop in enumerate(workflow.steps):
         if isinstance(loop, LoopStep) and (found := _stages(workflow, loop)) is not None:
             flag, phases, count = found
-            if all(step.component in package.graphs for phase in phases for step in phase.steps):
+            if all(_has_ports(package, step) for phase in phases for step in phase.steps):
+                _check_linkable(package, phases)
                 return _linked(package, at, loop, (flag, count), phases)
     return package
+
+
+def _has_ports(package: Package, step: InvokeStep) -> bool:
+    graph = package.graphs.get(step.component)
+    if graph is None:
+        return False
+    inputs, outputs = graph.signature.inputs, graph.signature.outputs
+    return step.inputs.keys() <= {each.name for each in inputs} and step.outputs.keys() <= {e.name for e in outputs}
+
+
+def _check_linkable(package: Package, phases: tuple[_Phase, _Phase]) -> None:
+    found: list[Problem] = []
+    for name in dict.fromkeys(step.component for phase in phases for step in phase.steps):
+        if why := unlinkable(package.graphs[name].model):
+            path = (*WORKFLOW, "components", name)
+            what = f"the graph of stage '{name}' can't be linked with the others: {why}"
+            found.append(Problem("unreadable-graph", package.places.find(path), format_path(path), what))
+    if found:
+        raise CompileError(found)
 
 
 def _stages(workflow: Workflow, loop: LoopStep) -> tuple[str, tuple[_Phase, _Phase], int] | None:
@@ -227,12 +255,12 @@ def _component(workflow: Workflow, phase: _Phase, artifact: str, ports: _Ports, 
         for port, name in step.inputs.items():
             new = ports.taken.get(phase.value(name))
             if new is not None:
-                inputs[new] = declared.ports.inputs[port]
+                inputs |= {new: declared.ports.inputs[port]} if port in declared.ports.inputs else {}
                 roles |= {new: declared.ports.roles[port]} if port in declared.ports.roles else {}
                 bindings |= {role: new for role, at in contract.bindings.items() if at == port}
         for port, name in step.outputs.items():
             if port in ports.given.values() and phase.source[name][1] == port:
-                outputs[port] = declared.ports.outputs[port]
+                outputs |= {port: declared.ports.outputs[port]} if port in declared.ports.outputs else {}
                 roles |= {port: declared.ports.roles[port]} if port in declared.ports.roles else {}
     first = workflow.components[phase.steps[0].component]
     assert first.contract is not None

@@ -7,10 +7,11 @@ text (onnxruntime-genai, config.cpp). A stage's name means nothing.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from genai_compiler.problem import Problem
 from genai_compiler.read.config_json import Json
 from genai_compiler.read.config_keys import Form
 from genai_compiler.read.config_section import Section, section_of
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, format_path
 
 _KEYS: Mapping[str, Form] = {
     "filename": Form.STR,
@@ -27,6 +28,8 @@ _KEYS: Mapping[str, Form] = {
 }
 _OLD = {"run_on_first_token_generation": "run_on_prompt", "run_on_nth_token_generation": "run_on_token_gen"}
 """Spellings of releases before 0.4."""
+MOST = 64
+"""Stages that are read."""
 _TUNING = ("session_options", "run_options", "reset_session_idx")
 
 
@@ -52,17 +55,31 @@ def read_pipeline(decoder: Section) -> tuple[StageConfig, ...]:
     value = decoder.members.get("pipeline")
     path: DocPath = (*decoder.path, "pipeline")
     if isinstance(value, dict):
-        return tuple(_stages(section_of(decoder.text, path, value, decoder.problems)))
+        return _bounded(decoder, list(_stages(section_of(decoder.text, path, value, decoder.problems))))
     if value is not None and not isinstance(value, list):
         decoder.problem("wrong-type", "pipeline", "'pipeline' must be an object of stages, or a list of such objects")
         return ()
     parts = value if isinstance(value, list) else []
-    sections = (section_of(decoder.text, (*path, at), each, decoder.problems) for at, each in enumerate(parts))
-    return tuple(stage for each in sections for stage in _stages(each))
+    found: list[StageConfig] = []
+    for at, each in enumerate(parts[: MOST + 1]):
+        if isinstance(each, dict):
+            found += _stages(section_of(decoder.text, (*path, at), each, decoder.problems))
+        else:
+            what = f"entry {at} of 'pipeline' must be an object of stages"
+            where = (*path, at)
+            decoder.problems.append(Problem("wrong-type", decoder.text.place(where), format_path(where), what))
+    return _bounded(decoder, found)
+
+
+def _bounded(decoder: Section, stages: list[StageConfig]) -> tuple[StageConfig, ...]:
+    if len(stages) > MOST:
+        what = f"'pipeline' has more than {MOST} stages, and no decoder is cut into so many"
+        decoder.problem("bad-value", "pipeline", what)
+    return tuple(stages[:MOST])
 
 
 def _stages(section: Section) -> Iterator[StageConfig]:
-    for name in section.members:
+    for name in list(section.members)[: MOST + 1]:
         if section.value(name, Form.OBJECT) is not None:
             yield _stage(name, section.section(name))
 

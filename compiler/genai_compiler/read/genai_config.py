@@ -31,6 +31,8 @@ from genai_compiler.read.port_names import PortNames, port_names
 from genai_compiler.read.session_options import SessionOptions, read_session_options
 
 CONFIG_NAME = "genai_config.json"
+MOST_GROUPS = 64
+"""Entries of `state_groups` that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,10 @@ def _state_groups(decoder: Section) -> tuple[StateGroupConfig, ...]:
     listed = decoder.value("state_groups", Form.LIST)
     path = (*decoder.path, "state_groups")
     found: list[StateGroupConfig] = []
-    for at, each in enumerate(listed if isinstance(listed, list) else ()):
+    for at, each in enumerate(listed[:MOST_GROUPS] if isinstance(listed, list) else ()):
+        if not isinstance(each, dict):
+            decoder.warn("wrong-type", "state_groups", f"entry {at} of 'state_groups' is no object and has no effect")
+            continue
         group = section_of(decoder.text, (*path, at), each, decoder.problems)
         found.append(StateGroupConfig(group.string("kind") or "", group.integers("layer_ids"), group.path))
     return tuple(found)
