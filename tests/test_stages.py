@@ -324,3 +324,19 @@ def test_a_document_may_leave_a_stages_ports_to_its_graph(tmp_path: Path) -> Non
     del components["c"]["ports"]
     (folder / "inference_metadata.yaml").write_text(json.dumps(document))
     assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
+# ---- lengths as numbers, of a decoder in one graph -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [CONTEXT, "past_sequence"])
+@pytest.mark.parametrize("second", ["total_sequence_length", "current_sequence_length"])
+def test_one_graph_may_be_told_its_lengths_too(second: str, room: int | str, tmp_path: Path) -> None:
+    """The room of the caches, or the positions so far: GroupQueryAttention takes either for its total length."""
+    (tmp_path / "p").mkdir()
+    gqa_lengths("sequence", room).save(tmp_path / "p" / "model.onnx")
+    names = {"past_sequence_length": "past_seq_len", second: "total_seq_len"}
+    write_config(tmp_path / "p", [], {"filename": "model.onnx", "inputs": names})
+    assert tokens(tmp_path / "p") == wanted(tmp_path / "whole", gqa_decoder())
+    told = "caches have room for" if second.startswith("total") else "only row's positions:"
+    assert told in (tmp_path / "p.out" / "plan.txt").read_text()

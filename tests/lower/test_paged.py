@@ -97,6 +97,20 @@ def test_loading_says_which_operator_has_no_kernel_before_a_weight_is_read(name:
         assert words in str(refused.value)
 
 
+@needs_data
+@pytest.mark.parametrize("name", PAGED)
+def test_a_row_that_fills_the_context_ends_beside_one_that_does_not(name: str, tmp_path: Path) -> None:
+    """Neither writes into the other's pages, also when one has to wait at its last position."""
+    compile_package(write_out(PACKAGES / name, tmp_path / "package"), out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out") as model:
+        context = model.describe()["context_length"]
+        long, short = [7] * (context - 3), cases(name)[0]["prompt"]
+        rows = model.generate(batch=[long, short], max_new_tokens=9, **GREEDY).rows
+        assert [(len(row.tokens), row.finish_reason) for row in rows] == [(3, "context"), (9, "length")]
+        assert rows[1].tokens == cases(name)[0]["greedy"][:9]
+        assert rows[0].tokens == model.generate(long, max_new_tokens=9, **GREEDY).tokens
+
+
 # ---- what a configuration says of them -------------------------------------------------------------------------------
 
 
