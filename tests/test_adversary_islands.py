@@ -291,3 +291,20 @@ def test_every_port_that_takes_a_value_is_heeded(tmp_path: Path) -> None:
     write(root, components, steps, inputs, {f"of {each}": X for each in "abc"})
     refused(root, NUMBERS, tmp_path, "step-failed")
     refused(root, {"in": NUMBERS["in"][:2]}, tmp_path, "step-failed")
+
+
+def test_members_that_name_different_extents_alike(tmp_path: Path) -> None:
+    """Each file calls the extent of its result `m`. ONNX Runtime took results of one name for equally large, and put
+    the longer one where the shorter one had been."""
+    root, any_length = tmp_path / "package", {"dtype": "float32", "rank": 1}
+    length, result = [port("x", "k")], [port("y", "m")]
+    for name in ("sum", "sum2"):
+        save(root / f"{name}.onnx", [op("CumSum", ["x", "axis"], ["y"])], length, result, axis=np.int64(0))
+    save(root / "exp.onnx", [op("Exp", ["x"], ["y"])], length, result)
+    save(root / "twice.onnx", [op("Concat", ["x", "x"], ["y"], axis=0)], length, result)
+    names = ("exp", "sum", "twice", "sum2")
+    components = {each: component(f"{each}.onnx", {"x": any_length}, {"y": any_length}) for each in names}
+    values = ("in", "u", "v", "w", "end")
+    steps = [invoke(each, {"x": values[at]}, {"y": values[at + 1]}) for at, each in enumerate(names)]
+    write(root, components, steps, {"in": application(X, "in")}, {"end": any_length})
+    judged(root, NUMBERS, tmp_path, names)

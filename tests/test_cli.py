@@ -176,6 +176,8 @@ def test_a_file_is_never_replaced(package: Path, capsys: pytest.CaptureFixture[s
     refused(capsys, "output-exists", package, "-o", package.parent / "file", "--force")
     assert main([str(package), "-o", str(package.parent / "file" / "below")]) == 2
     assert "can't read or write" in capsys.readouterr().err
+    assert main([str(package), "-o", str(package.parent / "file" / "below"), "--format", "json"]) == 2
+    assert [each["code"] for each in json.loads(capsys.readouterr().out)["problems"]] == ["disk-failed"]
     assert (package.parent / "file").read_text() == "x"
 
 

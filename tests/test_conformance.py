@@ -10,7 +10,7 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_compiler import CompileError, compile_package
-from genai_runtime.publish import Result
+from genai_runtime.result import Result
 
 from tests.data import needs_data
 from tests.reference.cases import Call, Case, compare, expected_file, load_cases, workflow_packages

@@ -1,11 +1,14 @@
 """The compiler's stages joined: what they find out reaches the caller."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from genai_compiler import CompileError, Problem, compile_package, driver
 from genai_compiler.cli import main
-from genai_compiler.problem import Place, Severity
+from genai_compiler.passes.profile import Profile
+from genai_compiler.plan.ir import Emit, Plan
+from genai_compiler.problem import InternalError, Place, Severity
 
 from tests.conftest import FIXTURES
 
@@ -31,3 +34,17 @@ def test_a_warning_about_the_document_hides_no_fault_of_the_files(
     with pytest.raises(CompileError) as refused:
         compile_package(PACKAGE, tmp_path / "made")
     assert refused.value.problems == (DOUBT, FAULT)
+
+
+def test_a_pass_that_changes_the_order_of_effects_is_our_fault_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reverse(plan: Plan, profile: Profile) -> Plan:
+        """Every value of this fixture's emits is there before the first of them."""
+        emits = [op for op in plan.body if isinstance(op, Emit)]
+        others = [op for op in plan.body if not isinstance(op, Emit)]
+        return replace(plan, body=(*others, *reversed(emits)))
+
+    monkeypatch.setattr(driver, "PASSES", (reverse,))
+    with pytest.raises(InternalError, match="internal error in reverse: the order of effects has changed"):
+        compile_package(PACKAGE, tmp_path / "made")

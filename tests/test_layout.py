@@ -27,8 +27,8 @@ ORDER = ("read", "check", "lower", "plan", "passes", "emit")
 """The compiler's folders in data-flow order: each imports only from itself and from those to its left."""
 BETWEEN = {"read/load.py", "read/negotiate.py"}
 """Files that join stages: the choice of a front end, and what the whole document asks of this compiler."""
-SHARED = {"plan.dtypes", "plan.report", "plan.scope"}
-"""What earlier stages may fetch: a table, problems at their places, the spelling suggestion."""
+SHARED = {"plan.dtypes", "plan.report"}
+"""What earlier stages may fetch: a table, and problems at their places."""
 
 
 def imported(file: Path) -> Iterator[str]:

@@ -44,7 +44,12 @@ RUNTIME: dict[str, Row] = {
     ),
     "V327": Row(("wrong-dtype", "wrong-rank", "wrong-shape", "symbol-conflict"), "genai_runtime.inputs", _RUN),
     "V328": Row(("wrong-rank", "empty-prompt"), "genai_runtime.inputs", _RUN),
-    "V329": Row(("loop-bound",), "genai_runtime.rows", _RUN, "the bound of a loop"),
+    "V329": Row(
+        ("loop-bound", "recurrence"),
+        "genai_runtime.rows",
+        _RUN,
+        "a loop's bound; of a recurrence: `genai_runtime.cells`",
+    ),
     "V330": Row(
         ("loop-predicate",),
         "genai_runtime.rows",
@@ -57,7 +62,7 @@ RUNTIME: dict[str, Row] = {
     ),
     "V334": Row(("inactive-rows",), "genai_runtime.rows", _RUN),
     "V335": Row(("branch-case",), "genai_runtime.rows", "tests/test_flow_documents.py"),
-    "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.publish", _RUN),
+    "V336": Row(("emit-length", "emit-rows", "emit-contract"), "genai_runtime.emission", _RUN),
     "V337": Row(("capacity",), "genai_runtime.cells", _RUN),
     "V338": Row(("bad-override",), "genai_runtime.sessions", _RUN),
     "V344": Row(("bad-checkpoint",), "genai_runtime.kept", "tests/runtime/test_checkpoint.py"),
@@ -78,7 +83,7 @@ RUNTIME: dict[str, Row] = {
 
 OPEN = {
     "V123": "breaks with V230 or V241 only, which are reported instead; checking goes on",
-    "V273": "no document breaks it; `plan.verify` holds every pass against the order of effects",
+    "V273": "no document breaks it; after every pass `plan.verify` holds the order of effects against the one before",
     "V331": "decided before anything runs, by V236",
     "V345": "retired: a call without a session id is a first turn",
 }  # fmt: skip

@@ -256,7 +256,7 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             ("EmitStep",),
             verified="check.emits",
             planned="plan.build_steps",
-            run="rt.publish",
+            run="rt.publish rt.emission",
             tests="tests/check/test_rules.py tests/runtime/test_results.py",
         ),
         Row(
@@ -295,7 +295,7 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             "outputs (3.7)",
             planned="plan.build",
             verified="check.emits",
-            run="rt.publish",
+            run="rt.publish rt.result",
             tests="tests/runtime/test_results.py",
         ),
         Row(

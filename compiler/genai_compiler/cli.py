@@ -158,6 +158,11 @@ def _run(arguments: argparse.Namespace) -> int:
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)
         return EXIT_INPUT
+    except OSError as failure:  # of the disk; a closed pipe is no matter of the package
+        if isinstance(failure, BrokenPipeError):
+            raise
+        _print_problems([_disk_problem(failure, arguments)], arguments.format)
+        return EXIT_INPUT
     except InternalError as bug:
         print(
             f"{bug}\nThis is a bug of genai-compile, not of the package. The plan it had:\n{bug.plan_text}",
@@ -183,6 +188,14 @@ def _run(arguments: argparse.Namespace) -> int:
         done = f"'{compiled.out}' is written, but this report" if compiled.out is not None else "the report"
         raise OSError(f"{done} can't be: {failure}") from failure
     return EXIT_DONE
+
+
+def _disk_problem(failure: OSError, arguments: argparse.Namespace) -> "Problem":
+    from genai_compiler.problem import Place, Problem
+
+    help = "see that the disk has room and that the folder may be written, or name another with -o"
+    where = Place(str(failure.filename or arguments.output or arguments.package))
+    return Problem("disk-failed", where, "", f"can't read or write: {failure.strerror or failure}", help)
 
 
 def _print_problems(problems: "Sequence[Problem]", form: str) -> None:

@@ -34,7 +34,7 @@ from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
-from genai_compiler.plan.verify import verify
+from genai_compiler.plan.verify import changed_effects, verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
 from genai_compiler.read.hint_sources import SourcedHints, caller_hints, file_hints
 from genai_compiler.read.hints import ExecutionHints
@@ -160,7 +160,7 @@ def plan_package(
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
     doubts = _checked(package)
     package = link_stages(package)
-    plan, found = build(package)
+    plan, found = _built(package)
     advice = resolve_hints(package, hints)
     problems = (*doubts, *found, *advice.problems)
     if errors(problems):
@@ -172,9 +172,9 @@ def plan_package(
         return plan, problems
     plan, profile = left_out(plan, without), profile_of(package)
     for each in PASSES:
-        if each.__name__ not in without:
-            plan = _guarded(each.__name__, plan, each, profile)
-        _verified(each.__name__, plan)
+        made = plan if each.__name__ in without else _guarded(each.__name__, plan, each, profile)
+        _verified(each.__name__, made, plan)
+        plan = made
         trace(each.__name__, plan_text(plan))
         if stop_after == each.__name__:
             break
@@ -223,6 +223,14 @@ def compiler_version() -> str:
     return version("genai-compile")
 
 
+def _built(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
+    """The plan of a package that has passed every check; what the build raises then is a bug of ours."""
+    try:
+        return build(package)
+    except Exception as bug:
+        raise InternalError("build", f"{type(bug).__name__}: {bug}") from bug
+
+
 def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
     """One pass; what it raises is a bug of ours and is reported with the plan that it had in hand."""
     try:
@@ -231,8 +239,8 @@ def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
         raise InternalError(stage, f"{type(bug).__name__}: {bug}", plan_text(plan)) from bug
 
 
-def _verified(stage: str, plan: Plan) -> None:
-    faults = verify(plan)
+def _verified(stage: str, plan: Plan, before: Plan | None = None) -> None:
+    faults = (*verify(plan), *(changed_effects(before, plan) if before is not None else ()))
     if faults:
         raise InternalError(stage, "; ".join(faults), plan_text(plan))
 

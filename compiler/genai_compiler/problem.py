@@ -5,6 +5,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+def printable(text: str) -> str:
+    """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
+
+    Names of a package stand in messages, and a package is made by others. Lines after the first are indented, so that
+    none can pass for a message of its own.
+    """
+    if text.isprintable():
+        return text
+    shown = (each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
+    return "".join(shown)
+
+
 class Severity(StrEnum):
     """How much a problem matters: an error refuses the package, a warning is printed and compilation goes on."""
 
@@ -44,9 +56,9 @@ class Problem:
     def __str__(self) -> str:
         head = f"{self.where} {self.path}".rstrip()
         kind = "" if self.severity is Severity.ERROR else "warning: "
-        lines = [head, f"  {kind}{self.code}: {self.what}"]
+        lines = [printable(head), f"  {kind}{self.code}: {printable(self.what)}"]
         if self.help:
-            lines.append(f"  help: {self.help}")
+            lines.append(f"  help: {printable(self.help)}")
         return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.lower.match_ports import match_ports
-from genai_compiler.lower.matching import Surroundings
+from genai_compiler.lower.matching import Surroundings, has_slot
 from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import writes_in_place
@@ -25,7 +25,15 @@ from genai_compiler.read.signature import Signature, read_signature
 
 REFUSES, NEEDS = "reference-refuses", "reference-needs"
 _PARSER = frozenset(
-    {"unknown-key", "wrong-type", "not-a-string", "several-token-ids", "unknown-provider", "malformed-json"}
+    {
+        "unknown-key",
+        "renamed-key",
+        "wrong-type",
+        "not-a-string",
+        "several-token-ids",
+        "unknown-provider",
+        "malformed-json",
+    }
 )
 _PORTS = frozenset(
     {"missing-input", "no-logits", "no-embedding-stage", "unclaimed-input", "unpaired-state", "missing-output"}
@@ -223,11 +231,21 @@ def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement)
             ):
                 judged.repeat(each)
         _judge_cache(config, signature, judged)
+    _judge_templates(config, judged)
     logits = next((each for each in signature.outputs if each.name == config.decoder.outputs["logits"]), None)
     width = logits.shape[-1] if logits is not None and logits.shape else None
     if isinstance(width, int) and config.vocab_size is not None and width != config.vocab_size:
         why = f"vocab_size is {config.vocab_size}, but the graph gives {width} scores: an error at the first run"
         judged.refuse(("model", "vocab_size"), why)
+
+
+def _judge_templates(config: GenaiConfig, judged: _Judgement) -> None:
+    """Names of layers: it splits at the first `%` and skips two characters, so that only `%d` and `%i` find ports."""
+    for side, names in (("inputs", config.decoder.inputs), ("outputs", config.decoder.outputs)):
+        for key in sorted(names.stated):
+            if has_slot(names[key]) and not re.search("%[di]", names[key]):
+                why = f"{key} is {names[key]!r}: it knows no place for a layer's number but %d, and feeds no cache"
+                judged.refuse(("model", "decoder", side, key), why, "write %d")
 
 
 def _packed(config: GenaiConfig, signature: Signature) -> bool:

@@ -8,12 +8,17 @@ from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
 from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.uses import walk
+from genai_compiler.problem import printable
 
 RUNTIME = "the runtime"
 
 
 def summary(compiled: Compiled, package: Path) -> Iterator[str]:
     """Lines for a person; nothing but the notes when compilation stopped before there was a plan."""
+    return map(printable, _lines(compiled, package))
+
+
+def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
     plan = compiled.plan
     if plan is not None:
         yield f"{package.resolve().name}: {plan.dialect}"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from genai_runtime.opening import load
     from genai_runtime.pictures import save_png
     from genai_runtime.problem import ExecutionError, GenaiError, LoadError, RequestError
-    from genai_runtime.publish import Result
     from genai_runtime.request import Event
+    from genai_runtime.result import Result
     from genai_runtime.sample import SamplingOptions
 
 __all__ = [
@@ -49,7 +49,7 @@ _HOMES = {
     "Model": "model",
     "Piece": "generation",
     "RequestError": "problem",
-    "Result": "publish",
+    "Result": "result",
     "SamplingOptions": "sample",
     "Stats": "generation",
     "load": "opening",

@@ -16,8 +16,9 @@ from genai_runtime.held import HeldSpec, Holder
 from genai_runtime.inputs import Input, bind_inputs
 from genai_runtime.packing import Pages
 from genai_runtime.policy import TokenPolicy
-from genai_runtime.publish import Output, Publisher, Result
+from genai_runtime.publish import Output, Publisher
 from genai_runtime.request import Event, Request
+from genai_runtime.result import Result
 from genai_runtime.rows import branch_key, iteration_limit, iteration_value, keep_rows, live_rows, unmatched_case
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import Slot

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.problem import ExecutionError, RequestError
-from genai_runtime.values import Value, to_array
+from genai_runtime.values import Array, Value, to_array
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's contract. dims: as the package's symbols see them; the axis that may vary is None."""
+    """A cell's contract. dims: as the package's symbols see them; None for a symbol of an axis that may vary."""
 
     name: str
     dtype: str
@@ -44,7 +44,7 @@ def invariant(name: str, current: Value, following: Value, origin: str) -> None:
 def bounded(name: str, current: Value, following: Value, axis: int, maximum: Value, origin: str) -> None:
     """Only `axis` may change, in either direction, and stays within the maximum."""
     before, after = current.shape(), following.shape()
-    limit = int(to_array(maximum).max())
+    limit = int(control(name, "maximum", maximum, origin).max())
     _others_equal(name, before, after, axis, origin)
     if max(before[axis], after[axis]) > limit:
         what = f"cell '{name}' has extent {max(before[axis], after[axis])} on axis {axis}, its maximum is {limit}"
@@ -66,7 +66,7 @@ def growing(
     grouped: the cell belongs to a service group; only then can rows grow by numbers of their own (V333).
     """
     before, after = current.shape(), following.shape()
-    step, limit = to_array(increment).reshape(-1), to_array(maximum).reshape(-1)
+    step, limit = control(name, "increment", increment, origin), control(name, "maximum", maximum, origin)
     _others_equal(name, before, after, axis, origin)
     if step.size == 1 and limit.size == 1:
         wanted = before[axis] + int(step.flat[0])
@@ -87,6 +87,15 @@ def growing(
         raise ExecutionError("recurrence", what, origin=origin)
 
 
+def control(name: str, what: str, value: Value, origin: str) -> Array:
+    """What controls a recurrence: numbers that are not negative, at least one (standard, V329)."""
+    numbers = to_array(value).reshape(-1)
+    if not numbers.size or (numbers < 0).any():
+        text = f"the {what} of cell '{name}' is {numbers.tolist()}, not a number from 0 up"
+        raise ExecutionError("recurrence", text, origin=origin)
+    return numbers
+
+
 def _others_equal(name: str, before: Sequence[int], after: Sequence[int], axis: int, origin: str) -> None:
     if len(before) != len(after) or any(
         i != axis and a != b for i, (a, b) in enumerate(zip(before, after, strict=True))
@@ -97,7 +106,7 @@ def _others_equal(name: str, before: Sequence[int], after: Sequence[int], axis: 
 
 def agree(symbol: str, origin: str, *places: tuple[Value, int, int]) -> None:
     """Ports of one invoke that share a symbol have one extent: (value, axis, entries a unit of the symbol)."""
-    seen = {value.shape()[axis] / factor for value, axis, factor in places}
+    seen = {_extent(value, axis, f"a value of '{symbol}'", origin) / factor for value, axis, factor in places}
     if len(seen) > 1 or any(not each.is_integer() for each in seen):
         what = f"the ports of this step give '{symbol}' the extents {', '.join(f'{each:g}' for each in sorted(seen))}"
         raise ExecutionError("symbol-conflict", what, origin=origin)
@@ -105,10 +114,18 @@ def agree(symbol: str, origin: str, *places: tuple[Value, int, int]) -> None:
 
 def has_extent(value: Value, axis: int, extent: int, what: str, origin: str) -> None:
     """A fixed extent that the contract promises."""
-    found = value.shape()[axis]
+    found = _extent(value, axis, what, origin)
     if found != extent:
         what = f"{what} has extent {found} on axis {axis}, its contract says {extent}"
         raise ExecutionError("wrong-shape", what, origin=origin)
+
+
+def _extent(value: Value, axis: int, what: str, origin: str) -> int:
+    """An extent of a value, whose rank may be known to nobody before it is there (standard, V327)."""
+    shape = value.shape()
+    if axis >= len(shape):
+        raise ExecutionError("wrong-rank", f"{what} has rank {len(shape)} and no axis {axis}", origin=origin)
+    return shape[axis]
 
 
 def within_capacity(
@@ -121,8 +138,8 @@ def within_capacity(
     if ((places < 0) | (places >= room)).any():
         faults.append(f"a write to {places.tolist()} is outside its capacity {room}")
     for value, axis in states:
-        if value.shape()[axis] != room:
-            faults.append(f"a state has extent {value.shape()[axis]} on axis {axis}, the capacity is {room}")
+        if (found := _extent(value, axis, f"a state of group '{group}'", origin)) != room:
+            faults.append(f"a state has extent {found} on axis {axis}, the capacity is {room}")
     if lengths is not None:
         valid = to_array(lengths).reshape(-1)
         if ((valid < 0) | (valid > room)).any() or valid.size != places.size:

@@ -1,9 +1,10 @@
 """Chat messages to prompt text, by the template that the package ships, with the conventions of transformers.
 
 Where a template is looked for, first place that has one: the caller's own; `chat_template.jinja`; `chat_template.json`
-(an object with the key `chat_template`); the key `chat_template` of tokenizer_config.json. In the JSON places it may be
-a string, or named templates (a list of `{name, template}` or an object): then `tool_use` is taken when tools are given,
-else `default`, else the only one. There is no fall-back to a format of our own: without a template chat is refused.
+(an object with the key `chat_template`); the key `chat_template` of tokenizer_config.json; that of
+processor_config.json. In the JSON places it may be a string, or named templates (a list of `{name, template}` or an
+object): then `tool_use` is taken when tools are given, else `default`, else the only one. There is no fall-back to a
+format of our own: without a template chat is refused.
 
 The text already holds the start token where the model wants one: encode it without added special tokens.
 """

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from genai_runtime.problem import ExecutionError, RequestError
-from genai_runtime.publish import Result
 from genai_runtime.request import Request, SessionStore
+from genai_runtime.result import Result
 from genai_runtime.running import Executor, Run
 from genai_runtime.values import Array, Value, to_array, to_value
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
 from genai_runtime.problem import GenaiError, RequestError
-from genai_runtime.publish import Result
 from genai_runtime.request import Shared
+from genai_runtime.result import Result
 from genai_runtime.running import Row, Run, Running, tokens_of
 from genai_runtime.stop_strings import StopStrings
 from genai_runtime.tokenizer import Tokenizer

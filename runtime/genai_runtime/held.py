@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from genai_runtime import binding
-from genai_runtime.cells import Cell, enter
+from genai_runtime.cells import Cell, control, enter
 from genai_runtime.problem import ExecutionError
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import FIRST_ROOM
@@ -115,7 +115,7 @@ class Held:
 
     def bounded(self, maximum: Value, origin: str) -> None:
         """The cells' extent stays within its maximum (standard, 2.6)."""
-        limit = int(to_array(maximum).max())
+        limit = int(control(self._spec.name, "maximum", maximum, origin).max())
         if self.extent > limit:
             what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {limit}"
             raise ExecutionError("recurrence", what, origin=origin)

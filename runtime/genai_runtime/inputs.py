@@ -118,6 +118,9 @@ def _left_out(
 
     A scalar fills a vector as long as the rows that are bound; one element where nothing else says how long it is.
     """
+    if spec.source == "artifact":
+        what = f"input '{spec.name}' is a file of the package, which is no tensor"
+        raise RequestError("missing-input", what, help="give a tensor for it")
     asked = spec.source == "request"
     value = request.roles.get(spec.role) if asked else None
     if value is None and spec.default is not None:

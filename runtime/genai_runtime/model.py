@@ -20,9 +20,9 @@ from genai_runtime.manifest import Manifest
 from genai_runtime.options import refuse_overrides, resolve_limits, resolve_sampling
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import Profile, profiles_of
-from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event, Request, Shared, Tally
-from genai_runtime.running import Executor, Run
+from genai_runtime.result import Result
+from genai_runtime.running import Executor, Run, outcome
 from genai_runtime.sessions import Sessions
 from genai_runtime.speculation import speculates
 from genai_runtime.speech import Speaking
@@ -166,13 +166,8 @@ class Model(Speaking):
         overrides: overridable component -> the declared component to run in its place. speculate: as for `generate`.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
         """
-        events = self._invocation(inputs, stop_on_eos, session, overrides, speculate, Audience(listens=False))
-        while True:
-            try:
-                next(events)
-            except StopIteration as done:
-                result: Result = done.value
-                return result
+        unheard = Audience(listens=False)
+        return outcome(self._invocation(inputs, stop_on_eos, session, overrides, speculate, unheard))
 
     def stream(
         self,

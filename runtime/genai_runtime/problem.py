@@ -1,6 +1,18 @@
 """What can go wrong at run time, in the user's terms. Each has a stable code and, where there is one, a way out."""
 
 
+def printable(text: str) -> str:
+    """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
+
+    Names of a package stand in messages, and a package is made by others. Lines after the first are indented, so that
+    none can pass for a message of its own.
+    """
+    if text.isprintable():
+        return text
+    shown = (each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
+    return "".join(shown)
+
+
 class GenaiError(Exception):
     """Base of all failures of this runtime.
 
@@ -9,9 +21,9 @@ class GenaiError(Exception):
 
     def __init__(self, code: str, what: str, *, help: str = "", origin: str = "") -> None:
         self.code, self.what, self.help, self.origin = code, what, help, origin
-        place = f"{origin}: " if origin else ""
-        tail = f"\n  help: {help}" if help else ""
-        super().__init__(f"{place}{code}: {what}{tail}")
+        place = f"{printable(origin)}: " if origin else ""
+        tail = f"\n  help: {printable(help)}" if help else ""
+        super().__init__(f"{place}{code}: {printable(what)}{tail}")
 
 
 class LoadError(GenaiError):

@@ -16,7 +16,7 @@ from genai_runtime.sequence_text import Vocabulary, decode
 from genai_runtime.values import Array
 
 if TYPE_CHECKING:
-    from genai_runtime.publish import Result
+    from genai_runtime.result import Result
     from genai_runtime.tokenizer import Tokenizer
 
 Computed = Array | dict[str, Array] | list[str] | list[list[int]]

@@ -19,9 +19,13 @@ def iteration_limit(value: Value, origin: str) -> int:
 def live_rows(value: Value, heed: bool = True, origin: str = "") -> Array:
     """The liveness mask, bool [rows] (one entry steers the whole batch). heed False: every row counts as live.
 
-    Raises ExecutionError `loop-predicate` for a mask without rows (standard, V330).
+    Raises ExecutionError `loop-predicate` for a mask without rows or of more axes (standard, V330).
     """
-    array = to_array(value).reshape(-1)
+    array = to_array(value)
+    if heed and array.ndim > 1:
+        what = f"the predicate has shape {list(array.shape)}, and a mask has one entry a row"
+        raise ExecutionError("loop-predicate", what, origin=origin)
+    array = array.reshape(-1)
     if not heed:
         return np.ones(max(array.size, 1), dtype=np.bool_)
     if not array.size:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from genai_runtime.detokenize import Detokenizer
-from genai_runtime.publish import Result, TokenEvent
 from genai_runtime.request import Audience, Event, Request
+from genai_runtime.result import Result
 from genai_runtime.stop_strings import StopStrings
+from genai_runtime.token_events import TokenEvent
 
 Run = Generator[Event, None, Result]
 
@@ -17,6 +18,16 @@ class Executor(Protocol):
     """A generated executor."""
 
     def run(self, request: Request) -> Run: ...
+
+
+def outcome(run: Run) -> Result:
+    """The result of a run whose events nobody listens to."""
+    while True:
+        try:
+            next(run)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
 
 
 @dataclass

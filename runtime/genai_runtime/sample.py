@@ -24,7 +24,7 @@ from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.truncate import Sampler, Uniforms, not_finite, padded_width
 
 FloatRow = npt.NDArray[np.float32]
-SMALLEST_TEMPERATURE = 1e-4  # below it the float32 softmax has one non-zero weight anyway: ask for 0, greedy
+SMALLEST_TEMPERATURE = 1e-30  # the float32 quotients stay numbers; packages write 1e-6 where they mean greedy
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _biases(value: object) -> bool:
 
 _RULES: tuple[tuple[str, str, Callable[[SamplingOptions], bool]], ...] = (
     ("do_sample", "true, false or unset", lambda o: o.do_sample in (None, True, False)),
-    ("temperature", "0 (greedy) or a number >= 0.0001",
+    ("temperature", "0 (greedy) or a number >= 1e-30",
      lambda o: _real(o.temperature, 0) and (o.temperature == 0 or o.temperature >= SMALLEST_TEMPERATURE)),
     ("top_k", "a whole number >= 0", lambda o: _count(o.top_k)),
     ("top_p", "within 0..1", lambda o: _real(o.top_p, 0, 1)),

@@ -1,5 +1,6 @@
 """Speech: the one way from a text to a sound that a package has, bound or refused as a whole (standard, section 11)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,8 +10,9 @@ from genai_runtime.declared import input_of, length_roles, prompt_tensor
 from genai_runtime.manifest import Manifest
 from genai_runtime.media import Audio, Media, encode_part, media_of, pick
 from genai_runtime.problem import ExecutionError, RequestError
-from genai_runtime.publish import Result
 from genai_runtime.request import Audience, Event
+from genai_runtime.result import Result
+from genai_runtime.running import outcome
 from genai_runtime.text_assembly import TextAssembly
 from genai_runtime.tokenizer import Tokenizer
 
@@ -71,16 +73,17 @@ def bind_speech(stated: Mapping[str, Any]) -> Speech:
     return Speech(TextAssembly(components[0], stated["assemblies"][0]["program"]), outputs[0])
 
 
-class Speaking:
-    """The side of a Model that deals with sound: outputs that are files, and speech."""
+class Speaking(ABC):
+    """The side of a Model that deals with sound: outputs that are files, and speech. What it needs is abstract."""
 
     _manifest: Manifest
 
     @property
+    @abstractmethod
     def tokenizer(self) -> Tokenizer:
         """The package's tokenizer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _invocation(
         self,
         inputs: Mapping[str, Any],
@@ -91,7 +94,7 @@ class Speaking:
         audience: Audience,
         roles: Mapping[str, int] | None = None,
     ) -> Generator[Event, None, Result]:
-        raise NotImplementedError
+        """One run of the workflow; roles: values of runtime roles beside the inputs."""
 
     @cached_property
     def _media(self) -> dict[str, Media]:
@@ -136,13 +139,8 @@ class Speaking:
             what = f"the prompt has a row for guidance, and input '{spec['name']}' takes one row"
             raise RequestError("wrong-rank", what)
         tensors = {**prompt_tensor(data, rows), **(inputs or {})}
-        events = self._invocation(tensors, True, session, None, None, Audience(listens=False), roles)
-        while True:
-            try:
-                next(events)
-            except StopIteration as done:
-                result: Result = done.value
-                return result.audio(bound.audio_output)
+        run = self._invocation(tensors, True, session, None, None, Audience(listens=False), roles)
+        return outcome(run).audio(bound.audio_output)
 
     def stream_audio(
         self, inputs: Mapping[str, Any], output: str | None = None, *, session: str | None = None

@@ -20,7 +20,7 @@ WHITE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) +
 """Characters with the property White_Space. (Python's own notion has four separators more.)"""
 
 _BLANK = re.compile(f"[{WHITE}]")
-_BOLD = re.compile(r"\*\*([^*]++)\*\*")
+_STARS = re.compile(r"(\*+)")
 _ITALIC = re.compile(r"(^|[^*])\*([^*]++)\*([^*]|\Z)")
 _NEWLINES = re.compile(r"\n{2,}")
 
@@ -122,10 +122,31 @@ def strip_markdown(text: str) -> str:
 
 
 def _plain_line(line: str) -> str:
-    line = _without_bullet(_without_heading(line))
-    while "**" in line and (plain := _BOLD.sub(r"\1", line)) != line:
-        line = plain
+    line = _without_bold(_without_bullet(_without_heading(line)))
     return _ITALIC.sub(r"\1\2\3", line).rstrip(WHITE)
+
+
+def _without_bold(line: str) -> str:
+    """`**x**` becomes x, over and over. One pass over the line would take two stars from each side of a text, from
+    left to right; here a pass looks only at runs of stars that the one before has changed, so that all of them together
+    take no longer than there are stars."""
+    parts = _STARS.split(line)
+    texts, stars = parts[::2], [len(each) for each in parts[1::2]]
+    before, after = list(range(-1, len(stars))), list(range(1, len(stars) + 2))
+    changed = set(range(len(stars)))
+    while changed:
+        rights = sorted({each for at in changed for each in (at, after[at]) if 0 < each < len(stars)})
+        changed = set()
+        for right in rights:
+            left = before[right]
+            if left >= 0 and stars[left] >= 2 and stars[right] >= 2:
+                stars[left], stars[right] = stars[left] - 2, stars[right] - 2
+                changed |= {left, right}
+        for gone in [each for each in changed if not stars[each]]:  # its neighbours are neighbours now
+            after[before[gone]], before[after[gone]] = after[gone], before[gone]
+            changed.discard(gone)
+            changed |= {each for each in (before[gone],) if each >= 0}
+    return texts[0] + "".join("*" * count + text for count, text in zip(stars, texts[1:], strict=True))
 
 
 def _without_heading(line: str) -> str:

@@ -104,7 +104,8 @@ class Sampler:
         """exp((row - top) / temperature), so 1 at the best token, in the work buffer."""
         work = self._work
         np.subtract(row, np.float32(top), out=work)
-        np.divide(work, np.float32(self._temperature), out=work)
+        with np.errstate(over="ignore"):  # a tiny temperature takes all but the best to -inf, whose weight is 0
+            np.divide(work, np.float32(self._temperature), out=work)
         return np.exp(work, out=work)
 
     def _choose(self, ids: Ids, weights: Weights, uniform: float) -> int:

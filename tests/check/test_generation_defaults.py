@@ -35,7 +35,7 @@ def said(folder: Path, case: str, generation: Any) -> list[tuple[str, str, Sever
 
 REFUSED = [
     ("bad-value", "temperature", -0.5),
-    ("bad-value", "temperature", 1e-5),
+    ("bad-value", "temperature", 1e-31),
     ("bad-value", "temperature", float("inf")),
     ("bad-value", "top_p", 1.5),
     ("bad-value", "top_p", -0.1),

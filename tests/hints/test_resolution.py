@@ -138,6 +138,12 @@ def test_forces_that_contradict_each_other(one: Any, other: Any, against: bool, 
         assert "placement[0]" in problem.what
 
 
+def test_no_more_contradictions_are_told_than_anybody_reads(tmp_path: Path) -> None:
+    """200 hints of one source contradict each other in 19,900 ways."""
+    forces = [placing({"names": ["first"]}, f"gpu:{at}", "force") for at in range(MAX_HINTS)]
+    assert len(advice(tmp_path, {"placement": forces}).problems) == 100
+
+
 def test_both_places_are_named_across_sources(tmp_path: Path) -> None:
     root = package(tmp_path / "package", second={"nodes": {2: {
         "onnx_runtime.device": "cpu", "onnx_runtime.device.strength": "force"}}})  # fmt: skip

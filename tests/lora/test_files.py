@@ -57,6 +57,15 @@ def test_each_format_gives_the_plain_product(form: str, baked: bool, dtype: str,
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_an_alias_may_hold_slashes(tmp_path: Path) -> None:
+    """V100 wants files below `adapters/<alias>/`, whatever the alias."""
+    adapter = Adapter(random_factors(1, 2, WIDE))
+    root = overlay_package(tmp_path / "p", {"team/one": adapter}, [target("t", 4, 6, graph_inputs=INPUTS)])
+    with genai_runtime.load(compiled(root)) as model:
+        got = model.run({"x": X} | selected([(0, 1.0)], [(0, 1.0)]))["y"]
+    np.testing.assert_allclose(got, plain_delta([(adapter, 1.0)], "t", X), rtol=1e-5)
+
+
 def test_bfloat16_factors(tmp_path: Path) -> None:
     """Numbers that bfloat16 holds exactly, so that their bits are the upper halves of float32's."""
     a, b = np.array([[1, -0.5, 2, 0.25]], np.float32), np.arange(6, dtype=np.float32).reshape(6, 1)

@@ -12,6 +12,7 @@ from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.problem import CompileError, Problem
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
+from onnx.external_data_helper import set_external_data
 
 VOCABULARY, HIDDEN = 24, 8
 
@@ -107,6 +108,14 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
         "search": {},
     }
     (folder / "genai_config.json").write_text(json.dumps(laid_over(plain, config)))
+
+
+def outside(model: ModelProto, *names: str) -> ModelProto:
+    """The model with its weights in files of these names, in turns, once it is saved; its small constants stay."""
+    for at, held in enumerate(each for each in model.graph.initializer if len(each.dims) == 2):
+        held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held), held.name))
+        set_external_data(held, names[at % len(names)])
+    return model
 
 
 def laid_over(plain: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

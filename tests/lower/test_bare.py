@@ -15,6 +15,7 @@ from genai_compiler.read.files import read_document
 from genai_compiler.read.validate import parse_bare
 from onnx import ModelProto, TensorProto, helper, save
 
+from tests.lower.hybrids import State, hybrid, recomputed
 from tests.lower.packages import Layer, Recipe, decoder, laid_over
 from tests.reference.plain_loop import greedy
 
@@ -65,6 +66,32 @@ def test_what_the_block_leaves_out_is_found_where_one_port_fits(left_out: tuple[
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         made = model.generate([3, 1, 7], max_new_tokens=8, temperature=0, stop_on_eos=False).tokens
     assert made == greedy(folder / "model.onnx", [3, 1, 7], 8)
+
+
+@pytest.mark.parametrize("caches", [True, False])
+@pytest.mark.parametrize("names", [("memory", "remembered"), ("past_key_values.3.conv_state", "present.3.conv_state")])
+def test_state_that_the_block_leaves_out_is_the_graphs(names: tuple[str, str], caches: bool, tmp_path: Path) -> None:
+    """State of one size without state_pairs; with or without the caches' names."""
+    io = {key: value for key, value in NAMED.items() if caches or not key.startswith("kv_")}
+    folder = package(tmp_path / "p", hybrid(Recipe(op="attention"), State(names)), io)
+    compile_package(folder, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        for prompt in ([3, 1, 7], [5]):
+            made = model.generate(prompt, max_new_tokens=8, temperature=0, stop_on_eos=False).tokens
+            assert made == recomputed(folder / "model.onnx", prompt, 8)
+
+
+def test_a_list_of_states_that_misses_one_is_refused(tmp_path: Path) -> None:
+    """What the block lists is all there is, by its word."""
+    model = hybrid(Recipe(), State(), State(("past_key_values.5.x", "present.5.x")))
+    pair = {
+        "input": "past_key_values.3.conv_state",
+        "output": "present.3.conv_state",
+        "init": "zeros",
+        "update": "replace",
+    }
+    folder = package(tmp_path / "p", model, {**NAMED, "state_pairs": [pair]})
+    assert "'past_key_values.5.x'" in refused(folder)["unclaimed-input"].what
 
 
 def test_two_ports_that_could_be_the_tokens_are_an_error_that_names_the_field(tmp_path: Path) -> None:

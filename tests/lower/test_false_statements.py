@@ -1,64 +1,29 @@
 """Statements of a package's metadata that its graphs deny: each is told with its place, in one run.
 
 The rows are the false and risky statements of the reference data (exporter-dialects, "Wrong or risky statements"; and
-genai-config, section 6.2 and 6.3); what other files of tests hold is named beside the row. The data's packages say
-themselves which of these they contain.
+genai-config, section 6.2 and 6.3); docs/traps.md names the tests of all of them, here and elsewhere. The data's
+packages say themselves which of these they contain.
 """
 
-import ast
 from pathlib import Path
 from typing import Any
 
+import genai_runtime
 import numpy as np
 import onnxruntime
 import pytest
+from genai_compiler import compile_package
 from genai_compiler.driver import check_package
 from genai_compiler.problem import Problem, Severity
-from onnx import TensorProto, helper, load, save
-from onnx.external_data_helper import convert_model_to_external_data
+from genai_compiler.read.places import format_path
+from genai_compiler.reference_load import reference_refusals
+from onnx import TensorProto, helper, load, numpy_helper, save
 
-from tests.data import ROOT, needs_data
-from tests.lower.packages import Layer, Recipe, decoder, write_package
+from tests.data import needs_data
+from tests.lower.hybrids import move_logits, recomputed
+from tests.lower.packages import Layer, Recipe, decoder, outside, write_package
 from tests.real_packages import PACKAGES
 from tools.fixtures.network import CONTEXT, VOCABULARY, concat_decoder, gqa_decoder
-
-ELSEWHERE = {
-    "dataflow names a port that the encoder has not": (
-        "tests/test_real_stages.py",
-        "test_a_name_that_the_encoder_lacks_is_reported_and_the_only_fitting_output_taken",
-    ),
-    "an embedding model that runs on the prompt only": (
-        "tests/test_real_stages.py",
-        "test_an_embedding_model_that_is_said_to_run_once_is_reported_and_runs_at_every_step",
-    ),
-    "image features with an axis more than the next model takes": (
-        "tests/test_real_stages.py",
-        "test_an_axis_more_than_the_next_model_takes_is_reported",
-    ),
-    "capabilities of a cache, notes on ports, dtypes of caches": (
-        "tests/lower/test_bare.py",
-        "test_false_statements_are_warnings_at_their_places",
-    ),
-    "schedulers of other kinds": ("tests/test_real_packages.py", "test_refused_with_reason_and_remedy"),
-    "model.type names another network": ("tests/lower/test_config_traps.py", "test_a4_b1_the_type_decides_nothing"),
-    "21": ("tests/lower/test_config_traps.py", "test_a6_max_length_over_context_length"),
-    "24": ("tests/lower/test_config_traps.py", "test_context_length_comes_from_elsewhere_when_it_is_missing"),
-    "26": (
-        "tests/lower/test_config_traps.py",
-        "test_vocabulary_conflicts_take_the_graph_as_width_and_the_config_as_limit",
-    ),
-    "29": ("tests/lower/test_graph_traps.py", "test_c10_in_place_only_where_the_operator_allows"),
-    "31": ("tests/lower/test_graph_traps.py", "test_c1_c2_every_dtype_is_the_graphs"),
-    "46": ("tests/lower/test_config_traps.py", "test_windows_made_paths_work"),
-    "54": ("tests/lower/test_session_options.py", "test_no_file_address_or_library_reaches_native_code"),
-}
-
-
-@pytest.mark.parametrize("row", ELSEWHERE)
-def test_the_tests_that_hold_the_other_rows_exist(row: str) -> None:
-    file, test = ELSEWHERE[row]
-    tree = ast.parse((ROOT / file).read_text("utf-8"))
-    assert test in {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
 
 
 def told(folder: Path, code: str = "config-contradicts-graph") -> dict[str, Problem]:
@@ -159,10 +124,9 @@ def test_every_lie_is_told_in_one_run(tmp_path: Path) -> None:
 def test_no_weight_is_read_before_the_lies_are_told(tmp_path: Path) -> None:
     """The weights' file holds no numbers at all, only its length."""
     folder = package(tmp_path, {"model": {"decoder": {"head_size": 5}}}, Recipe(layers=(Layer(0, 4, 64),)))
-    model = load(folder / "model.onnx")
-    convert_model_to_external_data(model, location="weights.bin", size_threshold=0, convert_attribute=False)
-    save(model, folder / "model.onnx")
+    save(outside(load(folder / "model.onnx"), "weights.bin"), folder / "model.onnx")
     size = (folder / "weights.bin").stat().st_size
+    assert size >= 4 * 8 * 256 * 4
     (folder / "weights.bin").write_bytes(b"\xff" * size)
     assert "model.decoder.head_size" in told(folder)
 
@@ -170,6 +134,74 @@ def test_no_weight_is_read_before_the_lies_are_told(tmp_path: Path) -> None:
 def test_33_a_search_that_keeps_one_token(tmp_path: Path) -> None:
     search = {"do_sample": True, "top_k": 0, "top_p": 0.0}
     assert "search.top_p" in told(package(tmp_path, {"search": search}), "config-read-as")
+
+
+# ---- numbers and names of decoders that have no attention -----------------------------------------------------------
+
+
+def test_a_number_of_heads_that_is_none_and_caches_that_are_not_there(tmp_path: Path) -> None:
+    """A decoder of states alone, as an exporter writes it: -42 heads, and templates that match no port."""
+    model = decoder(Recipe(op="attention"))
+    graph = model.graph
+    attention = next(each for each in graph.node if each.op_type == "Attention")
+    graph.node.append(helper.make_node("Identity", ["qs.0"], ["a.0"]))
+    graph.node.insert(list(graph.node).index(attention), graph.node.pop())
+    graph.node.remove(attention)
+    for ports in (graph.input, graph.output):
+        for each in [port for port in ports if "past" in port.name or "present" in port.name]:
+            ports.remove(each)
+    with_state = _with_memory(model)
+    names = {"inputs": {f"past_{half}_names": f"past_key_values.%d.{half}" for half in ("key", "value")}}
+    lies = {"num_attention_heads": -42, "num_key_value_heads": -42, "head_size": -1, "num_hidden_layers": 2, **names}
+    folder = write_package(tmp_path / "p", with_state, {"model": {"type": "mamba2", "decoder": lies}})
+    found = {(each.severity.value, each.path) for each in check_package(folder) if each.code != "missing-file"}
+    assert found == {("warning", f"model.decoder.{key}") for key in lies if key not in ("inputs",)} | {
+        ("warning", f"model.decoder.inputs.past_{half}_names") for half in ("key", "value")
+    }
+    compile_package(folder, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model_of:
+        for prompt in ([3, 7, 11], [5]):
+            made = model_of.generate(prompt, max_new_tokens=8, temperature=0, stop_on_eos=False).tokens
+            assert made == recomputed(folder / "model.onnx", prompt, 8)
+
+
+def _with_memory(model: Any) -> Any:
+    """The model with a state whose names differ in more than one word between the two sides."""
+    graph = model.graph
+    graph.node.append(helper.make_node("ReduceSum", ["x.0", "axis"], ["added"], keepdims=0))
+    graph.node.append(helper.make_node("Unsqueeze", ["added", "two"], ["column"]))
+    graph.node.append(helper.make_node("Add", ["past_states.0.ssm", "column"], ["present.0.ssm_state"]))
+    graph.node.append(helper.make_node("ReduceSum", ["present.0.ssm_state", "two"], ["summed"], keepdims=0))
+    graph.node.append(helper.make_node("MatMul", ["summed", "head"], ["told"]))
+    graph.node.append(helper.make_node("Unsqueeze", ["told", "axis"], ["told.all"]))
+    graph.initializer.append(numpy_helper.from_array(np.array([2]), "two"))
+    graph.input.append(helper.make_tensor_value_info("past_states.0.ssm", TensorProto.FLOAT, ["batch", 8, 4]))
+    graph.output.append(helper.make_tensor_value_info("present.0.ssm_state", TensorProto.FLOAT, ["batch", 8, 4]))
+    move_logits(model, "told.all", TensorProto.FLOAT)
+    return model
+
+
+# ---- types that another runtime refuses ------------------------------------------------------------------------------
+
+_REFUSED = """
+    gpt_neox gpt_oss qwen2_moe qwen3_moe qwen3_next deepseek_v2 deepseek_v3 bloom opt cohere stablelm starcoder2 falcon
+    llama4_text bart t5 marian mamba2
+"""
+
+
+@pytest.mark.parametrize("kind", _REFUSED.split())
+def test_types_that_the_reference_refuses_run_as_their_graphs_say(kind: str, tmp_path: Path) -> None:
+    folder = package(tmp_path, {"model": {"type": kind}})
+    assert [each.code for each in check_package(folder)] == ["missing-file"]
+    assert any(f"model.type {kind!r}" in each.what for each in reference_refusals(folder))
+
+
+@pytest.mark.parametrize("key", ["key_cache.0", "token_type_ids", "pixel_values", "decoder_input_ids"])
+def test_keys_that_the_references_parser_refuses_are_warnings(key: str, tmp_path: Path) -> None:
+    folder = package(tmp_path, {"model": {"decoder": {"inputs": {key: key}}}})
+    path = format_path(("model", "decoder", "inputs", key))
+    assert path in told(folder, "unknown-key")
+    assert any(f"{key!r} is no key" in each.what for each in reference_refusals(folder))
 
 
 # ---- 40, 48, 49, 53: keys, folders, devices --------------------------------------------------------------------------

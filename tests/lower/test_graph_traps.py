@@ -180,10 +180,25 @@ def test_the_number_of_logits_to_keep_is_fed_zero(tmp_path: Path) -> None:
     assert workflow["steps"][0]["steps"][0]["inputs"]["num_logits_to_keep"] == "package.num_logits_to_keep"
 
 
-def test_state_without_its_output(tmp_path: Path) -> None:
+@pytest.mark.parametrize("op", ["gqa", "attention"])
+def test_state_whose_output_is_named_falsely_is_paired_by_the_graph(tmp_path: Path, op: str) -> None:
     names = {"outputs": {"present_value_names": "next.%d.value"}}
-    problem = refused(tmp_path, config={"model": {"decoder": names}})["unpaired-state"]
-    assert all(each in problem.what for each in ("past_key_values.0.value", "next.0.value"))
+    lowered = lower(tmp_path, Recipe(op=op), {"model": {"decoder": names}})
+    assert [(each.input, each.output) for each in lowered.decoder.states] == [
+        (f"past_key_values.0.{half}", f"present.0.{half}") for half in ("key", "value")
+    ]
+    assert warned(lowered)["config-contradicts-graph"].path == "model.decoder.outputs.present_value_names"
+
+
+def test_state_without_its_output(tmp_path: Path) -> None:
+    """The graph computes it, and nobody gets it."""
+    model = decoder(Recipe())
+    model.graph.output.remove(next(each for each in model.graph.output if each.name == "present.0.value"))
+    write_package(tmp_path, model)
+    with pytest.raises(CompileError) as caught:
+        lower_genai_config(tmp_path)
+    (problem,) = [each for each in caught.value.problems if each.code == "unpaired-state" and "no output" in each.what]
+    assert all(each in problem.what for each in ("past_key_values.0.value", "present.0.value"))
 
 
 def test_attention_without_a_cache_is_refused(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_threads_within_the_bounds_are_kept(tmp_path: Path, key: str, count: int
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("temperature", 1e-300), ("temperature", 1e300), ("temperature", 1e-5), ("repetition_penalty", 1e300)],
+    [("temperature", 1e-300), ("temperature", 1e300), ("temperature", 1e-31), ("repetition_penalty", 1e300)],
 )
 def test_what_the_sampler_would_refuse_is_refused_here(tmp_path: Path, key: str, value: float) -> None:
     problem = refused(tmp_path, config={"search": {key: value, "do_sample": True}})["bad-value"]

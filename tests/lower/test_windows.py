@@ -45,7 +45,7 @@ def test_tokens_equal_those_of_prompts_run_whole(tmp_path: Path, layers: tuple[i
     session = ort.InferenceSession(tmp_path / "package" / "model.onnx", providers=["CPUExecutionProvider"])
     wanted = list(prompt)
     for _ in range(30):
-        wanted.append(int(_whole(session, wanted).argmax()))
+        wanted.append(int(whole(session, wanted).argmax()))
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         asked: dict[str, Any] = {"max_new_tokens": 30, "temperature": 0, "stop_on_eos": False}
         assert model.generate(prompt, **asked).tokens == wanted[length:]
@@ -54,7 +54,7 @@ def test_tokens_equal_those_of_prompts_run_whole(tmp_path: Path, layers: tuple[i
         assert rows[1].tokens == model.generate([7] * 9, **asked).tokens
 
 
-def _whole(session: ort.InferenceSession, ids: list[int]) -> Any:
+def whole(session: ort.InferenceSession, ids: list[int]) -> Any:
     feeds: dict[str, Any] = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
     caches = [each.name for each in session.get_inputs() if each.name not in feeds]
     return session.run(["logits"], feeds | {each: np.zeros((1, 1, 64, 8), np.float32) for each in caches})[0][0, -1]

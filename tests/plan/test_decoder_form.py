@@ -95,6 +95,21 @@ def test_a_deviation_is_refused(name: str, tmp_path: Path) -> None:
     assert all(each.path for each in refused.value.problems), refused.value
 
 
+def test_a_cell_of_the_loop_read_behind_it_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    """2.9 lets a step read it; the runtime, which drives the loop as a whole, has no value for it."""
+
+    def behind(workflow: Workflow) -> None:
+        contract = workflow["state"]["accepted_len"]["contract"]
+        workflow["outputs"]["count"] = {"contract": contract, "role": "tensor", "stage": "pre_adapter"}
+        workflow["steps"].append({"kind": "emit", "value": "accepted_len", "output": "count", "mode": "replace"})
+
+    with pytest.raises(CompileError) as refused:
+        compile_package(edited(tmp_path, behind), out=tmp_path / "out.compiled")
+    (problem,) = refused.value.problems
+    assert problem.path == "pipeline.workflow.steps[1].value"
+    assert "drives as a whole" in problem.what
+
+
 def test_two_emits_into_two_outputs_are_of_the_form(tmp_path: Path) -> None:
     def second(workflow: Workflow) -> None:
         workflow["outputs"]["again"] = copy.deepcopy(workflow["outputs"]["tokens"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from genai_compiler.plan.ir import Emit, Op, Plan, Release
-from genai_compiler.plan.verify import verify
+from genai_compiler.plan.verify import changed_effects, verify
 
 from tests.plan.small_plans import branch, carry, decoder_plan, emit, invoke, join, keep, loop, plan
 
@@ -70,3 +70,29 @@ def test_all_faults_are_named_at_once() -> None:
 def test_a_value_needs_a_type() -> None:
     whole = plan(invoke("f", "a", "c"), emit("c"))
     assert verify(replace(whole, types={"a": whole.types["a"]})) == ("%c has no type",)
+
+
+# ---- the order of effects (V273) -------------------------------------------------------------------------------------
+
+EFFECT, F = invoke("effect", "a", "c"), invoke("f", "a", "d", "steps[4]")
+FIRST, SECOND = emit("a"), replace(emit("b"), origin="steps[8]")
+ORDERED = plan(EFFECT, FIRST, loop((SECOND, F)), branch((keep("s", "a"),), ()))
+MOVED: list[tuple[tuple[Op, ...], str]] = [
+    ((FIRST, EFFECT, loop((SECOND, F)), branch((keep("s", "a"),), ())), "emit of steps[9] into 'out' where invoke"),
+    ((EFFECT, loop((SECOND, F)), branch((keep("s", "a"),), ())), "loop of steps[1] where emit of steps[9]"),
+    ((EFFECT, FIRST, SECOND, loop((F,)), branch((keep("s", "a"),), ())), "emit of steps[8] into 'out' where loop"),
+    ((EFFECT, FIRST, loop((SECOND, SECOND, F)), branch((keep("s", "a"),), ())), "into 'out' where its region's end"),
+    ((EFFECT, FIRST, loop((SECOND, F)), branch((), (keep("s", "a"),))), "its region's end where keep of steps[3]"),
+    ((EFFECT, FIRST, loop((SECOND, F))), "nothing where branch of steps[2]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "fault"), MOVED, ids=[fault for _, fault in MOVED])
+def test_an_effect_that_a_pass_moves_is_named(body: tuple[Op, ...], fault: str) -> None:
+    (found,) = changed_effects(ORDERED, replace(ORDERED, body=body))
+    assert fault in found
+
+
+def test_what_has_no_effect_may_come_and_go() -> None:
+    bodies = (EFFECT, F, FIRST, loop((F, SECOND)), loop(()), branch((keep("s", "a"), F), ()), Release(("b",)))
+    assert changed_effects(ORDERED, replace(ORDERED, body=bodies)) == ()

@@ -28,7 +28,7 @@ def check(bench: tuple[Bench, Library], dice: random.Random, seen: Counter[str],
         try:
             subject = bench[0].compiled(document, throws.choice(("json", "yaml")), frozenset(package.timed))
         except CompileError as refused:
-            placeless = [each for each in refused.problems if not each.path and not each.place.line]
+            placeless = [each for each in refused.problems if not each.path and not each.where.line]
             if placeless:
                 raise AssertionError(f"{change}: no place in {placeless}") from refused
             seen[f"{change}: refused"] += 1

@@ -107,6 +107,13 @@ def test_mask_use(nodes: list[NodeProto], use: str) -> None:
     assert mask_use(model(nodes, "mask", "y"), "mask") == use
 
 
+def test_many_readers_of_a_mask() -> None:
+    """Each looked through all constants and nodes for its axis: hours for so many."""
+    constants = [node("Constant", "", f"axis{at}", value_ints=[1]) for at in range(8_000)]
+    sums = [node("ReduceSum", f"mask axis{at}", f"s{at}") for at in range(8_000)]
+    assert mask_use(model([*constants, *sums], "mask", "s0"), "mask") == "lengths"
+
+
 def test_a_branch_that_uses_columns() -> None:
     inner = helper.make_graph([node("Mul", "mask mask", "z")], "inner", [], [any_value("z")])
     branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)

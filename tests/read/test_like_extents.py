@@ -143,3 +143,13 @@ def test_a_table_of_another_form_is_left_alone() -> None:
     node = helper.make_node("GatherBlockQuantized", ["q", "ids", "s"], ["y"], gather_axis=1, quantize_axis=0, **MS)
     made = model([node], {"ids": (I64, ("b",))}, {"q": np.zeros((16, 4), np.uint8), "s": ones(1, 4)}, ["y"])
     assert "y" not in inferred(made)
+
+
+def test_a_value_of_the_graph_is_no_table() -> None:
+    """An input with the name that a table would have kept that table's extents."""
+    nodes, inputs, held, _ = CASES["MatMulNBits"]
+    for name in ("@0", "@@0"):
+        given = {**inputs, name: (F32, ("c", "d")), "@": (F32, ("e",))}
+        made = model([*nodes, helper.make_node("Neg", [name], ["z"])], given, held, ["y", "z"])
+        assert inferred(made)["z"] == ("c", "d")
+        assert len(inferred(made)["y"]) == 3

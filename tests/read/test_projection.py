@@ -26,6 +26,7 @@ CONSTANTS = {
     "cap": np.float32(3.0),
     "blocks": np.array([0, 0, -1, 32]),
     "whole": np.array([0, 0, -1]),
+    "again": np.array([2, 2, 2]),
     "flat": np.array([-1, SIZE]),
     "three": np.array([ROWS, WIDTH, SIZE]),
     "last_axis": np.array([-1]),
@@ -63,6 +64,8 @@ LEFT = {
     "a norm with a scale by position": FIRST
     + "raw = MatMul hidden head; logits = LayerNormalization:axis=2 raw by_position",
     "an overridable bias": FIRST + "raw = MatMul hidden head; logits = Add raw given",
+    "axes named again": FIRST
+    + "raw = MatMul hidden head; less = ReduceSum:keepdims=0 raw again; logits = Concat:axis=0 less less",
     "no constant": FIRST
     + "turned = Transpose:perm=0,2,1 hidden; square = MatMul hidden turned; logits = MatMul square mixed",
 }
@@ -142,3 +145,16 @@ def test_an_input_with_a_default_is_what_the_graph_declares_of_it(extent: int | 
     model = model_of(FIRST + "raw = MatMul hidden head; logits = Add raw bias3")
     model.graph.input.append(helper.make_tensor_value_info("bias3", TensorProto.FLOAT, [1, extent, IDS]))
     assert isinstance(logits_projection(model, "logits"), Projection) == found
+
+
+def test_an_input_with_a_default_and_no_declared_shape_may_be_anything() -> None:
+    model = model_of(FIRST + "raw = MatMul hidden head; logits = Add raw bias3")
+    model.graph.input.append(helper.make_tensor_value_info("bias3", TensorProto.FLOAT, None))
+    assert isinstance(logits_projection(model, "logits"), str)
+
+
+def test_a_constant_behind_many_nodes() -> None:
+    """Each was a call of its own, which Python gives up at a thousand."""
+    passed = "; ".join(f"c{at + 1} = Identity c{at}" for at in range(1200))
+    model = model_of(FIRST + f"raw = MatMul hidden head; c0 = Identity bias; {passed}; logits = Add raw c1200")
+    assert isinstance(logits_projection(model, "logits"), Projection)

@@ -123,9 +123,20 @@ def _nested(made: onnx.ModelProto) -> None:
     made.graph.node[0].attribute.append(helper.make_attribute("then_branch", inner))
 
 
+def _circle(made: onnx.ModelProto) -> None:
+    made.graph.node.extend([helper.make_node("Identity", ["b"], ["a"]), helper.make_node("Neg", ["a"], ["b"])])
+
+
+def _circle_through_a_branch(made: onnx.ModelProto) -> None:
+    inner = helper.make_graph([helper.make_node("Identity", ["a"], ["z"])], "inner", [], [])
+    made.graph.node.append(helper.make_node("If", ["x"], ["a"], then_branch=inner, else_branch=inner))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (_circle, "node 'Identity' waits for a value that is made from its own"),
+        (_circle_through_a_branch, "node 'If' waits for a value that is made from its own"),
         (_same_output, "two of its nodes or inputs are called 'y'"),
         (_output_of_an_input, "two of its nodes or inputs are called 'x'"),
         (_nameless_attribute, "node 'Identity' has an attribute without a name"),
@@ -146,6 +157,15 @@ def test_a_graph_without_the_form_of_one_is_refused(
     assert said in problem.what
     with pytest.raises(Exception):  # noqa: B017 - one of several classes of native code
         onnxruntime.InferenceSession(made.SerializeToString())
+
+
+def test_nodes_in_another_order_are_no_circle(tmp_path: Path) -> None:
+    made = model()
+    made.graph.node[0].input[0] = "later"
+    made.graph.node.append(helper.make_node("Identity", ["x"], ["later"]))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    assert [each.name for each in read_signature(path, tmp_path).outputs] == ["y"]
 
 
 def wrapped(number: int, body: bytes) -> bytes:

@@ -68,6 +68,13 @@ def test_a_sum_and_the_larger_of_two() -> None:
     assert total(SUM, MOST, wide, node("Max", "most wide", "total")) == (("sum", "mask"), ("width", "ids"))
 
 
+def test_values_that_many_maxima_share() -> None:
+    """Each was followed once a reader of it: a chain of 64 would have taken 2^64 steps."""
+    chain = [node("Max", f"m{at} m{at}", f"m{at + 1}") for at in range(64)]
+    wide, last = node("Shape", "mask", "m0", start=1, end=2), node("Identity", "m64", "total")
+    assert total(wide, *chain, last) == (("width", "mask"),)
+
+
 @pytest.mark.parametrize(
     "nodes",
     [

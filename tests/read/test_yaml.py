@@ -137,6 +137,24 @@ def test_alias_bomb() -> None:
     assert [each[0] for each in _codes("\n".join(lines))] == ["too-many-values"]
 
 
+def test_a_long_text_is_counted_as_often_as_aliases_write_it() -> None:
+    """Sharing costs nothing here, but whatever speaks of the values writes each of them out."""
+    limits = Limits(size=1000, text=100)
+    shared = f"a: &a {'x' * 100}\nb: [{'*a, ' * 8}]\n"
+    assert _read(shared, limits) is not None
+    for more in ("c: *a\n", "c: &c [*a]\nd: *c\n", f"{'k' * 99}: 1\n", "c: {k: *a}\n"):
+        assert [each[0] for each in _codes(shared + more, limits)] == ["too-many-values"]
+    bomb = [f"a0: &a0 {'x' * 60_000}", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 7)}]" for n in range(1, 6))]
+    assert [each[0] for each in _codes("\n".join(bomb))] == ["too-many-values"]
+
+
+def test_one_text_is_bounded() -> None:
+    limits = Limits(text=10)
+    assert _read("aaaaaaaaaa: bbbbbbbbbb\n", limits) == {"a" * 10: "b" * 10}
+    for text in ("aaaaaaaaaaa: 1\n", "a: bbbbbbbbbbb\n", "a: >\n  bbbbbb\n  bbbbbb\n", "a: ['bbbbbbbbbbb']\n"):
+        assert [each[0] for each in _codes(text, limits)] == ["too-long"]
+
+
 def test_alias_chain_counts_its_depth() -> None:
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [[[*a{n - 1}]]]" for n in range(1, 40))]
     assert [each[0] for each in _codes("\n".join(lines))] == ["too-deep"]

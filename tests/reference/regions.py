@@ -182,9 +182,9 @@ def _check_recurrence(machine: Machine, name: str, current: Array, following: Ar
         steps = whole_numbers(law["increment"], read(body, law["increment"]))
         _check_growth(name, cell, before, after, steps, limits)
     elif before > max(limits, default=0):
-        raise ReferenceError("recurrence", f"state {name!r} stood at {before}, above {max(limits)}")
+        raise ReferenceError("recurrence", f"state {name!r} stood at {before}, above {max(limits, default=0)}")
     if after > max(limits, default=0):
-        raise ReferenceError("recurrence", f"state {name!r} reached {after}, above {max(limits)}")
+        raise ReferenceError("recurrence", f"state {name!r} reached {after}, above {max(limits, default=0)}")
 
 
 def _check_growth(name: str, cell: Document, before: int, after: int, steps: list[int], limits: list[int]) -> None:

@@ -335,7 +335,7 @@ def test_a_model_describes_itself(model: Models) -> None:
 
 
 @pytest.mark.parametrize("case", DECODERS)
-def test_threads_share_a_model(model: Models, case: str) -> None:
+def test_s1_threads_share_a_model(model: Models, case: str) -> None:
     """Eight threads, one model, different requests: each gets what it gets alone."""
     shared = model(case)
     prompts = [[at + 6, 10, 20, at + 7] for at in range(8)]

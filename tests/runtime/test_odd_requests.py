@@ -268,7 +268,7 @@ def test_a_second_thread_is_told_that_the_generation_runs(
 
 @pytest.mark.parametrize("case", ["tiny-gqa-v1", "tiny-concat-v1", "tiny-decoder"])
 @pytest.mark.parametrize("reader", [lambda it: it.tokens, list], ids=["at once", "piece by piece"])
-def test_another_thread_may_end_the_generation(
+def test_s3_another_thread_may_end_the_generation(
     compiled: Callable[[str], tuple[Path, object]],
     gate: tuple[threading.Event, threading.Event],
     case: str,

@@ -11,8 +11,9 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_runtime import Event, ExecutionError, Generation, binding, state
-from genai_runtime.publish import Publisher, Result
+from genai_runtime.publish import Publisher
 from genai_runtime.request import Request
+from genai_runtime.result import Result
 from genai_runtime.sample import SamplingOptions
 
 from tests.conftest import FIXTURES

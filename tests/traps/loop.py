@@ -10,7 +10,9 @@ import numpy as np
 import onnxruntime
 
 Logits = np.ndarray[Any, Any]
-TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+TYPES = {
+    "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8,
+}  # fmt: skip
 
 
 @cache

@@ -2,10 +2,11 @@
 
 from genai_compiler.check.fault import Path, Rule, Rules
 from genai_compiler.check.scope import Scope, Value
-from genai_compiler.check.tensors import UNDEFINED, described, is_flag, is_integer, is_shared, mismatch, request_axis
+from genai_compiler.check.tensors import described, is_flag, is_integer, is_shared, mismatch, request_axis
 from genai_compiler.check.walk import Walk
 from genai_compiler.read.document import EmitStep, TensorContract
 from genai_compiler.read.places import format_path
+from genai_compiler.read.signature import UNDEFINED
 from genai_compiler.read.suggest import did_you_mean
 
 RULES: Rules = {

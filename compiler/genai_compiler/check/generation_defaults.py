@@ -10,7 +10,7 @@ from genai_compiler.read.package import Package
 from genai_compiler.read.places import format_path
 from genai_compiler.read.suggest import did_you_mean
 
-SMALLEST_TEMPERATURE, LARGEST = 1e-4, 1e30
+SMALLEST_TEMPERATURE, LARGEST = 1e-30, 1e30
 """Bounds of the runtime's sampler: beyond them it refuses every request."""
 
 CARRIED = {
@@ -61,7 +61,7 @@ def _defaults(defaults: GenerationDefaults, package: Package) -> Iterator[Found]
 
 def _bounds(stated: Mapping[str, Any]) -> Iterator[Found]:
     rules: dict[str, tuple[str, Callable[[float], bool]]] = {
-        "temperature": ("0 (greedy), or at least 0.0001", lambda v: v == 0 or SMALLEST_TEMPERATURE <= v <= LARGEST),
+        "temperature": ("0 (greedy), or at least 1e-30", lambda v: v == 0 or SMALLEST_TEMPERATURE <= v <= LARGEST),
         "top_p": ("within 0 and 1", lambda v: 0 <= v <= 1),
         "min_p": ("within 0 and 1", lambda v: 0 <= v <= 1),
         "repetition_penalty": ("above 0; 1 is none", lambda v: 0 < v <= LARGEST),

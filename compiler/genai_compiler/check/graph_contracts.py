@@ -15,7 +15,7 @@ from genai_compiler.check.walk import Walk, infers_ports, invokes
 from genai_compiler.plan.dtypes import stored
 from genai_compiler.read.document import TensorContract, Workflow
 from genai_compiler.read.package import Graph, Package
-from genai_compiler.read.signature import Port
+from genai_compiler.read.signature import UNDEFINED, Port
 from genai_compiler.read.suggest import did_you_mean
 
 RULES: Rules = {
@@ -64,7 +64,7 @@ def _declared(name: str, ports: Mapping[str, TensorContract], side: str, graph: 
 def _agrees(name: str, contract: TensorContract, port: Port, artifact: str, path: Path) -> Faults:
     head, help = f"port '{port.name}' of component '{name}' contradicts {artifact}:", "write what the graph has"
     said = stored(contract.dtype)
-    if port.dtype not in ("undefined", said):
+    if port.dtype not in (UNDEFINED, said):
         yield Fault("V313", (*path, "dtype"), f"{head} declared {contract.dtype}, the graph has {port.dtype}", help)
     if port.shape is None:
         return
@@ -121,7 +121,7 @@ def _representable(workflow: Workflow, inferred: set[str]) -> Faults:
         for side, bound, declared in (("inputs", step.inputs, ports.inputs), ("outputs", step.outputs, ports.outputs)):
             for port in bound:
                 contract = declared.get(port)
-                if contract is not None and contract.dtype not in (*DTYPES, "undefined"):
+                if contract is not None and contract.dtype not in (*DTYPES, UNDEFINED):
                     what = (
                         f"port '{port}' of '{step.component}' has dtype {contract.dtype}, which no value here can have"
                     )

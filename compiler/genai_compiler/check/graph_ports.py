@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from genai_compiler.check.tensors import UNDEFINED, GraphContract
+from genai_compiler.check.tensors import GraphContract
 from genai_compiler.check.walk import infers_ports
 from genai_compiler.read.document import Metadata, TensorContract, Workflow
 from genai_compiler.read.package import Graph, Package
-from genai_compiler.read.signature import Port
+from genai_compiler.read.signature import UNDEFINED, Port
 
 
 def lora_inputs(metadata: Metadata, component: str) -> set[str]:

@@ -115,8 +115,9 @@ def _weights(alias: str, adapter: AdapterArtifact, path: Path) -> Faults:
 
 
 def _in_folder(alias: str, location: str) -> bool:
-    parts = location.replace("\\", "/").split("/")
-    return parts[:2] == ["adapters", alias] and ".." not in parts and not blank("".join(parts[2:]))
+    """Whether a file lies below `adapters/<alias>/`; an alias may hold slashes, and no part may lead upwards."""
+    home, path = f"adapters/{alias}/", location.replace("\\", "/")
+    return path.startswith(home) and ".." not in path.split("/") and not blank(path[len(home) :].strip("/"))
 
 
 def _loader(weights: AdapterWeights, path: Path) -> Faults:

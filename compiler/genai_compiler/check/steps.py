@@ -6,7 +6,7 @@ from genai_compiler.check import branches, emits, loops
 from genai_compiler.check.fault import WORKFLOW, Path, Rule, Rules
 from genai_compiler.check.finals import Finals
 from genai_compiler.check.scope import REPORTED, Scope, Value
-from genai_compiler.check.tensors import UNDEFINED, mismatch
+from genai_compiler.check.tensors import mismatch
 from genai_compiler.check.walk import Walk, inputs_of, outputs_of
 from genai_compiler.read.document import (
     BranchStep,
@@ -18,6 +18,7 @@ from genai_compiler.read.document import (
     Step,
     TensorContract,
 )
+from genai_compiler.read.signature import UNDEFINED
 from genai_compiler.read.suggest import did_you_mean
 
 RULES: Rules = {

@@ -2,9 +2,7 @@
 
 from genai_compiler.plan.dtypes import INTEGERS, canonical, stored
 from genai_compiler.read.document import RequestAligned, RequestExpanded, Shared, TensorContract
-
-UNDEFINED = "undefined"
-"""The dtype of a port whose graph leaves dtype or rank open: it fits everything."""
+from genai_compiler.read.signature import UNDEFINED
 
 
 class GraphContract(TensorContract):

@@ -6,8 +6,8 @@ The nodes of the projection move to where the selection stood, because what it s
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from genai_compiler.plan.edits import Hoist, free_name
+from genai_compiler.read.layouts import POSITIONS
 from genai_compiler.read.nodes import value_names
-from genai_compiler.read.projection import POSITIONS
 
 
 def hoist_selection(model: ModelProto, hoist: Hoist, prefix: str) -> None:

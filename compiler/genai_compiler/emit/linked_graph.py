@@ -18,6 +18,7 @@ from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.external_data import external_tensors
 from genai_compiler.read.link_graphs import Link
+from genai_compiler.read.nodes import all_graphs
 from genai_compiler.read.package import Graph, Package
 
 COPIED = 1 << 20
@@ -72,5 +73,18 @@ def _model(graph: Graph, package: Package) -> ModelProto:
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = (folder / entry.value).as_posix()
-    del model.graph.value_info[:]
+    _drop_claims(model)
     return model
+
+
+def _drop_claims(model: ModelProto) -> None:
+    """Take out what the file says of shapes, but for its inputs'. Two files may call different extents alike, and
+    ONNX Runtime takes extents of one name for equal."""
+    for graph in all_graphs(model):
+        del graph.value_info[:]
+        ports = (*graph.input, *graph.output) if graph is not model.graph else graph.output
+        for each in ports:
+            if each.type.HasField("tensor_type"):
+                each.type.tensor_type.ClearField("shape")
+    for function in model.functions:
+        del function.value_info[:]

@@ -197,7 +197,8 @@ class OpViews:
         extent = type.dims[0] if type.rank else 1
         args = [step, str(type.rank)] + ([str(extent)] if isinstance(extent, int) and extent != 1 else [])
         if isinstance(extent, str):
-            args.append(f"inputs.symbols.get({literal(extent)}, 1)")
+            times = f" * {type.row_factor}" if type.row_axis == 0 and type.row_factor != 1 else ""
+            args.append(f"inputs.symbols.get({literal(extent)}, 1){times}")
         return (f"{self.names.of(op.iteration)} = " + self._call("iteration_value", *args),)
 
     def _enter(self, carry: Carry, op: Loop) -> str:

@@ -20,6 +20,7 @@ from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import merge_paged, with_pages
+from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -91,7 +92,9 @@ class DecoderSource:
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
         around = Surroundings(tokens, streams, fed, unread, self.zeros)
-        ports, found = match_io(self.io, signature, around, self.path, self.places)
+        ports, found = match_io(
+            self.io, signature, around, self.path, self.places, lambda: plain_state(model.graph, signature)
+        )
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
         paged = merge_paged(decoder, None, merge)

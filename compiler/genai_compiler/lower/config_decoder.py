@@ -13,6 +13,7 @@ from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
+from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
@@ -90,7 +91,7 @@ def config_decoder(
     joined = around.joined
     model = joined.model if joined is not None else load_graph(root / artifact, root)
     signature = joined.signature if joined is not None else signature_of(model, artifact, root)
-    ports, port_problems = match_ports(config, signature, around)
+    ports, port_problems = match_ports(config, signature, around, lambda: plain_state(model.graph, signature))
     stated = stated_by_config(config)
     cut = joined is not None and joined.window is not None
     merge = Merge(replace(stated, window=None) if cut else stated, signature)

@@ -22,7 +22,7 @@ from genai_compiler.read.signature import Port, Signature, load_graph, signature
 from genai_compiler.read.text_facts import read_text_facts
 
 _NAME = "encoder"
-_OF_GENERATION = frozenset({"no-end-token", "missing-file"})
+_OF_GENERATION = frozenset({"no-end-token", "bad-token-id", "missing-file"})
 """Problems of text files that matter to what generates tokens only."""
 
 
@@ -43,13 +43,14 @@ def lower_encoder(root: Path) -> LoweredGraph | None:
         return None
     single = [each.name for each in signature.inputs if taken_as_a_matrix(model, each.name)]
     text, doubts = read_text_facts(root, config, None)
-    found = [*(each for each in problems if not _of_ports(each)), *check_graph(model, artifact, True), *doubts]
+    found = [*(each for each in problems if not _of_ports(each)), *check_graph(model, artifact, True)]
+    found += [each for each in doubts if each.code not in _OF_GENERATION]
     if errors(found):
         raise CompileError(found)
     names = f"takes {listed(each.name for each in signature.inputs)}, gives {listed(_outputs(signature))}"
     return LoweredGraph(
         document=_document(artifact, _of_one_row(signature) if single else signature),
-        problems=ordered([*(each for each in found if each.code not in _OF_GENERATION), *_one_row(artifact, single)]),
+        problems=ordered([*found, *_one_row(artifact, single)]),
         notes=(f"the graph keeps no state and gives no logits: one call a run; it {names}",),
         text=replace(text, end_ids=()),
         providers=config.decoder.session.providers,
@@ -67,7 +68,7 @@ def _keeps_nothing(config: GenaiConfig, signature: Signature) -> bool:
     logits = difflib.get_close_matches(config.decoder.outputs["logits"], outputs, 1, 0.6)
     wide = [each for each in signature.outputs if each.shape and each.shape[-1] == config.vocab_size]
     embedded = config.decoder.inputs["inputs_embeds"] in inputs
-    return not (states or matching.problems or signature.cache_ops or logits or wide or embedded)
+    return not (states or matching.unpaired or matching.problems or signature.cache_ops or logits or wide or embedded)
 
 
 def _of_ports(problem: Problem) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from genai_compiler.lower.dataflow import Edge, contradict
-from genai_compiler.lower.matching import listed, spell_port, template_layers
+from genai_compiler.lower.matching import filled, has_slot, listed, spell_port, template_layers
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath
@@ -70,7 +70,7 @@ def _edges(joining: _Joining, source: str, made: str, target: str, taken: str) -
     inputs = {each.name: each for each in joining.signatures[target].inputs}
     template = joining.names(source, "outputs")[made]
     for layer, name in template_layers(joining.names(target, "inputs")[taken], inputs).items():
-        output = _output(joining, source, made, _filled(template, layer), inputs[name])
+        output = _output(joining, source, made, filled(template, layer), inputs[name])
         if output is None:
             continue
         edge = Edge(source, output, target, inputs[name])
@@ -81,11 +81,6 @@ def _edges(joining: _Joining, source: str, made: str, target: str, taken: str) -
             yield edge
 
 
-def _filled(template: str, layer: int) -> str:
-    prefix, slot, rest = template.partition("%")
-    return f"{prefix}{layer}{rest[1:]}" if slot else template
-
-
 def _output(joining: _Joining, source: str, key: str, name: str, target: Port) -> Port | None:
     """The output by its name; else the only one that fits what takes it."""
     outputs = {each.name: each for each in joining.signatures[source].outputs}
@@ -93,7 +88,7 @@ def _output(joining: _Joining, source: str, key: str, name: str, target: Port) -
         return outputs[name]
     path = joining.path(source, "outputs", key)
     fits = [each for each in outputs.values() if not contradict(each, target)]
-    if len(fits) == 1 and "%" not in joining.names(source, "outputs")[key]:
+    if len(fits) == 1 and not has_slot(joining.names(source, "outputs")[key]):
         what = f"the graph of '{source}' has no output {name!r}; its only output that fits, {fits[0].name!r}, is taken"
         joining.report("config-contradicts-graph", path, what, "correct the configuration", True)
         return fits[0]

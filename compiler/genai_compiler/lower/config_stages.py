@@ -1,5 +1,6 @@
 """A v1 package whose decoder is cut into stages (`model.decoder.pipeline`) -> the one Workflow."""
 
+from functools import partial
 from pathlib import Path
 
 from genai_compiler.lower.config_decoder import config_decoder
@@ -9,6 +10,7 @@ from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Joined, Surroundings
+from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.stage_chain import Chain, join_stages, stage_graphs
 from genai_compiler.lower.staged_workflow import staged_document
 from genai_compiler.problem import CompileError, Problem, errors
@@ -88,7 +90,8 @@ def _differences(
     if prompt is None:
         return faults
     joined = Joined(prompt.model, prompt.signature, True, window)
-    ports, found = match_ports(config, prompt.signature, Surroundings(joined=joined))
+    told = partial(plain_state, prompt.model.graph, prompt.signature)
+    ports, found = match_ports(config, prompt.signature, Surroundings(joined=joined), told)
     faults += [each for each in found if each not in faults]
     pairs = (*ports.keys, *ports.values, *ports.fixed, *ports.combined)
     mine = {(each.past.name, each.present.name) for each in pairs}

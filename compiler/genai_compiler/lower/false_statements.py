@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onnx import GraphProto
 
-from genai_compiler.lower.matching import INPUTS, OUTPUTS, listed, template_layers
+from genai_compiler.lower.matching import INPUTS, OUTPUTS, has_slot, listed, template_layers
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath, format_path
@@ -33,7 +33,10 @@ def absent_ports(config: GenaiConfig, signature: Signature) -> Iterator[Problem]
                 continue
             if not template_layers(name, ports):
                 side = "input" if path == INPUTS else "output"
-                what = f"{key} names {name!r}, but the graph has no such {side}; nothing is fed or taken there"
+                instead = (
+                    "the graph says itself what its state is" if has_slot(name) else "nothing is fed or taken there"
+                )
+                what = f"{key} names {name!r}, but the graph has no such {side}; {instead}"
                 help = f"leave it out; the graph's {side}s are {listed(ports, 4)}"
                 code = "config-contradicts-graph"
                 yield Problem(code, *named(config, (*path, key)), what, help, Severity.WARNING)

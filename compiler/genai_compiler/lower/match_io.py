@@ -5,14 +5,16 @@ are past and present of an attention operator. No port is found by how it is spe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from genai_compiler.lower.decoder_facts import Extra, StaticCache
 from genai_compiler.lower.match_paged import packed_integers, three_packed, told_paged
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
+from genai_compiler.lower.plain_state import PlainState
 from genai_compiler.lower.static_cache import static_cache
+from genai_compiler.lower.unnamed_state import ByGraph, Found, unnamed_state
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.places import DocPath, Places, format_path
@@ -84,9 +86,14 @@ class IoMatching:
 
 
 def match_io(
-    io: BareIo, signature: Signature, surroundings: Surroundings, path: DocPath, places: Places
+    io: BareIo,
+    signature: Signature,
+    surroundings: Surroundings,
+    path: DocPath,
+    places: Places,
+    told: ByGraph | None = None,
 ) -> tuple[IoPorts, tuple[Problem, ...]]:
-    """The decoder's ports. path: of the block.
+    """The decoder's ports. path: of the block. told: what the graph tells of its state, where the block names none.
 
     Problems: missing-input, missing-output, ambiguous-port, unpaired-state, wrong-port, no-embedding-stage, no-logits,
     unclaimed-input, unknown-state-shape, unsupported-package-class.
@@ -120,6 +127,8 @@ def match_io(
     keys, values = _caches(io, signature, matching)
     fixed = _replaced(io, matching)
     unread = _claim_unread(surroundings, io, matching)
+    if told is not None and static is None:
+        keys, values, fixed = _unnamed(io, told, (keys, values, fixed), matching)
     _check_cross_caches(io, matching)
     if logits is None and io.logits_output is None:
         logits = _find_logits(matching)
@@ -209,6 +218,22 @@ def _replaced(io: BareIo, matching: IoMatching) -> tuple[LayerPorts, ...]:
         if past is not None and present is not None:
             found.append(LayerPorts(at, past, present))
     return tuple(found)
+
+
+def _unnamed(io: BareIo, told: ByGraph, named: Found, matching: IoMatching) -> Found:
+    """What is named, and beside it the state that the block leaves to the graph: it lists all of a kind or none."""
+    keys, values, fixed = named
+
+    def left_out() -> PlainState:
+        listed_caches = io.kv_inputs is not None or io.kv_outputs is not None
+        state = told()
+        caches, replaced = () if listed_caches else state.caches, () if io.state_pairs is not None else state.replaced
+        return replace(state, caches=caches, replaced=replaced)
+
+    more = unnamed_state(matching, left_out, (*keys, *values, *fixed))
+    for each in (*more[0], *more[1], *more[2]):
+        matching.unread.pop(each.present.name, None)
+    return (*keys, *more[0]), (*values, *more[1]), (*fixed, *more[2])
 
 
 # ---- what the block leaves out ---------------------------------------------------------------------------------------

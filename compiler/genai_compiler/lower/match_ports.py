@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from genai_compiler.lower.decoder_facts import Extra, LengthPort
 from genai_compiler.lower.match_lengths import match_lengths
 from genai_compiler.lower.match_paged import PagedPorts, check_packed, match_paged
-from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers
+from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers, refuse_unpaired
 from genai_compiler.lower.matching import (
     INPUTS,
     OUTPUTS,
@@ -18,6 +18,7 @@ from genai_compiler.lower.matching import (
     spell_port,
     template_layers,
 )
+from genai_compiler.lower.unnamed_state import ByGraph, unnamed_state
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.signature import Port, Signature
@@ -49,11 +50,11 @@ class MatchedPorts:
 
 
 def match_ports(
-    config: GenaiConfig, signature: Signature, around: Surroundings
+    config: GenaiConfig, signature: Signature, around: Surroundings, told: ByGraph | None = None
 ) -> tuple[MatchedPorts, tuple[Problem, ...]]:
     """Find the decoder's ports by the names the configuration gives (or the reference's defaults).
 
-    around: what feeds it beside the request.
+    around: what feeds it beside the request. told: what the graph tells of its state, for ports that no name finds.
 
     Problems: no-embedding-stage, missing-input, missing-output, unpaired-state, unclaimed-input, bad-template,
     unsupported-package-class (states, positions and inputs of package classes that are not compiled yet).
@@ -73,9 +74,13 @@ def match_ports(
         _check_positions(matching, positions)
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
-    check_pairs(matching, keys, values)
     combined = match_layers(matching, "past_names", "present_names")
     fixed = match_fixed(matching)
+    if told is not None:
+        more = unnamed_state(matching, told, (*keys, *values, *fixed, *combined))
+        keys, values, fixed = (*keys, *more[0]), (*values, *more[1]), (*fixed, *more[2])
+    refuse_unpaired(matching)
+    check_pairs(matching, keys, values)
     zeros = _zero_inputs(matching)
     lengths = match_lengths(matching)
     _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))

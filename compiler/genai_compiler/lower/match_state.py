@@ -7,7 +7,18 @@ part. Whether such a port is a state of one size is told by its shape alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from genai_compiler.lower.matching import INPUTS, OUTPUTS, Matching, filled, listed, spell_port, template_layers
+from genai_compiler.lower.matching import (
+    INPUTS,
+    OUTPUTS,
+    Matching,
+    filled,
+    has_slot,
+    listed,
+    spell_port,
+    template_layers,
+)
+from genai_compiler.problem import Problem
+from genai_compiler.read.genai_config import named
 from genai_compiler.read.signature import Port
 
 _FIXED = (("past_conv_names", "present_conv_names"), ("past_recurrent_names", "present_recurrent_names"))
@@ -23,21 +34,29 @@ class LayerPorts:
 
 
 def match_layers(matching: Matching, past_key: str, present_key: str) -> tuple[LayerPorts, ...]:
-    """The layers that a pair of templates finds, in order. Reports unpaired-state."""
+    """The layers that a pair of templates finds, in order. A past without its present stays unclaimed and unpaired."""
     past_template = matching.config.decoder.inputs[past_key]
     present_template = matching.config.decoder.outputs[present_key]
     past = template_layers(past_template, matching.inputs)
     present = template_layers(present_template, matching.outputs)
     layers: list[LayerPorts] = []
     for layer, name in past.items():
-        matching.unclaimed.pop(name, None)
         if layer in present:
+            matching.unclaimed.pop(name, None)
             layers.append(LayerPorts(layer, matching.inputs[name], matching.outputs[present[layer]]))
             continue
         what = f"state input {name!r} has no output that gives its next value: no {filled(present_template, layer)!r}"
         help = f"the graph's outputs are {listed(matching.outputs)}; name them in {present_key}"
-        matching.problem("unpaired-state", (*OUTPUTS, present_key), what, help)
+        where = named(matching.config, (*OUTPUTS, present_key))
+        matching.unpaired[name] = Problem("unpaired-state", *where, what, help)
     return tuple(layers)
+
+
+def refuse_unpaired(matching: Matching) -> None:
+    """Report unpaired-state for pasts whose present neither a name nor the graph tells."""
+    for name, problem in matching.unpaired.items():
+        if matching.unclaimed.pop(name, None) is not None:
+            matching.problems.append(problem)
 
 
 def check_pairs(matching: Matching, keys: tuple[LayerPorts, ...], values: tuple[LayerPorts, ...]) -> None:
@@ -73,7 +92,7 @@ def _beside_caches(matching: Matching) -> Iterator[LayerPorts]:
     for past_stem, present_stem in dict.fromkeys(stems):
         for name, port in list(matching.unclaimed.items()):
             last = name.rpartition(".")[2]
-            layers = template_layers(past_stem + last, [name]) if "%" in past_stem and "%" not in last else {}
+            layers = template_layers(past_stem + last, [name]) if has_slot(past_stem) and not has_slot(last) else {}
             for layer in layers:
                 present = matching.outputs.get(filled(present_stem + last, layer))
                 if present is not None and is_fixed_size(port):

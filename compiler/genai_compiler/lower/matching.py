@@ -48,12 +48,13 @@ class Surroundings:
 
 @dataclass
 class Matching:
-    """The matching under way: ports not yet claimed, and problems."""
+    """The matching under way: ports not yet claimed, pasts that no present has been found for, and problems."""
 
     config: GenaiConfig
     inputs: dict[str, Port]
     outputs: dict[str, Port]
     unclaimed: dict[str, Port]
+    unpaired: dict[str, Problem] = field(default_factory=dict[str, Problem])
     problems: list[Problem] = field(default_factory=list)
 
     def problem(self, code: str, path: DocPath, what: str, help: str = "") -> None:
@@ -68,17 +69,28 @@ class Matching:
         return self.inputs.get(name) if name else None
 
 
-def template_layers(template: str, names: Iterable[str]) -> dict[int, str]:
-    """Layer number -> name, for the names that a printf template with one integer (`past.%d.key`) gives.
+_SLOT = re.compile(r"%0(?P<width>[1-9])d|%(?P<letter>.)|\{\w*\}", re.DOTALL)
+"""Where a layer's number goes: printf's (`%d`, `%i`, `%02d`), or `{layer}`, `{i}`, `{}` as other formats write it."""
 
-    As in the reference, the slot is `%` and one letter. A template without a slot is the name of layer 0.
+
+def template_layers(template: str, names: Iterable[str]) -> dict[int, str]:
+    """Layer number -> name, for the names that a template with one integer (`past.%d.key`) gives.
+
+    A template without a slot is the name of layer 0, and so is one that is a name itself, slot or not.
     """
-    if "%" not in template:
+    names = list(names)
+    slot = _SLOT.search(template)
+    if slot is None or template in names:
         return {0: template} if template in names else {}
-    prefix, _, rest = template.partition("%")
-    pattern = re.compile(re.escape(prefix) + r"(0|[1-9][0-9]{0,5})" + re.escape(rest[1:]))
+    number = rf"([0-9]{{{slot['width']}}}|[1-9][0-9]{{{slot['width']},5}})" if slot["width"] else "(0|[1-9][0-9]{0,5})"
+    pattern = re.compile(re.escape(template[: slot.start()]) + number + re.escape(template[slot.end() :]))
     found = {int(match[1]): match[0] for name in names if (match := pattern.fullmatch(name))}
     return dict(sorted(found.items()))
+
+
+def has_slot(template: str) -> bool:
+    """Whether a template has a place for a layer's number."""
+    return _SLOT.search(template) is not None
 
 
 def spell_port(port: Port) -> str:
@@ -101,8 +113,11 @@ def rank_of(port: Port) -> int | None:
 
 def filled(template: str, layer: int) -> str:
     """The name that a template gives for a layer."""
-    prefix, slot, rest = template.partition("%")
-    return f"{prefix}{layer}{rest[1:]}" if slot else template
+    slot = _SLOT.search(template)
+    if slot is None:
+        return template
+    number = f"{layer:0{slot['width']}d}" if slot["width"] else str(layer)
+    return template[: slot.start()] + number + template[slot.end() :]
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

@@ -60,9 +60,12 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
     ]
     states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
     if states and len(states) == len(found):
-        check_numbers(states, ports, merge)
+        check_sizes(states, merge)
+        check_layers(ports, merge)
         bounded = {name for op in merge.signature.cache_ops if op.bounded for name in (op.past_key, op.past_value)}
         _check_capacities(tuple(each for each in states if each.input not in bounded), merge)
+    elif not found and ports.fixed:
+        check_layers(ports, merge)
     return states
 
 
@@ -94,8 +97,8 @@ def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | N
     return stated
 
 
-def check_numbers(states: tuple[StatePort, ...] | tuple[PagedState, ...], ports: MatchedPorts, merge: Merge) -> None:
-    """Hold heads, head size and layers of the configuration against the caches. Reports config-contradicts-graph."""
+def check_sizes(states: tuple[StatePort, ...] | tuple[PagedState, ...], merge: Merge) -> None:
+    """Hold heads and head size of the configuration against the caches. Reports config-contradicts-graph."""
     numbers: tuple[tuple[Fact, int | None, set[int]], ...] = (
         ("kv_heads", merge.stated.kv_heads, {each.heads for each in states}),
         ("head_size", merge.stated.head_size, {each.head_dim for each in states}),
@@ -103,6 +106,10 @@ def check_numbers(states: tuple[StatePort, ...] | tuple[PagedState, ...], ports:
     for fact, stated, found in numbers:
         if stated is not None and found != {stated}:
             merge.contradiction(merge.path(fact), stated, f"the graph's caches have {_either(found)}")
+
+
+def check_layers(ports: MatchedPorts, merge: Merge) -> None:
+    """Hold the number of layers against those that have state. Reports config-contradicts-graph."""
     layers = sorted({each.layer for each in (*ports.keys, *ports.fixed, *ports.combined)})
     counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
     if merge.stated.layers is not None and not counted:

@@ -6,7 +6,7 @@ from typing import Literal
 from genai_compiler.lower.decoder_facts import FixedState, PagedCache, PagedState
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts, spell_pair
-from genai_compiler.lower.merge_facts import Merge, check_numbers, ranges
+from genai_compiler.lower.merge_facts import Merge, check_layers, check_sizes, ranges
 from genai_compiler.read.genai_config import StateGroupConfig
 from genai_compiler.read.places import DocPath, format_path
 
@@ -25,7 +25,8 @@ def merge_paged(ports: MatchedPorts, block: int | None, merge: Merge) -> PagedCa
     found += [_state("value", each, block, merge) for each in ports.values]
     states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
     if states and len(states) == len(found):
-        check_numbers(states, ports, merge)
+        check_sizes(states, merge)
+        check_layers(ports, merge)
         sizes = sorted({each.block for each in states})
         if len(sizes) > 1:
             what = f"the caches have pages of {' and '.join(map(str, sizes))} positions, and there is one table"

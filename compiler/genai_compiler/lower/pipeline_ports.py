@@ -7,8 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from genai_compiler.lower.match_state import LayerPorts, check_pairs, is_fixed_size, match_fixed, match_layers
-from genai_compiler.lower.matching import Matching, listed, rank_of
+from genai_compiler.lower.match_state import (
+    LayerPorts,
+    check_pairs,
+    is_fixed_size,
+    match_fixed,
+    match_layers,
+    refuse_unpaired,
+)
+from genai_compiler.lower.matching import Matching, has_slot, listed, rank_of
 from genai_compiler.problem import Problem
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.genai_config import GenaiConfig
@@ -68,6 +75,7 @@ def decoder_ports(
     matching = _CacheMatching(config, inputs, outputs, dict(inputs))
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
+    refuse_unpaired(matching)
     check_pairs(matching, keys, values)
     fixed = _by_tails(match_fixed(matching), matching)
     resolving.problems += matching.problems
@@ -155,7 +163,7 @@ def _templates(
     if any(len(each) != 1 for each in stems):
         return {}
     (past,), (present,) = stems
-    if "%" in past + present:
+    if has_slot(past + present):
         return {}
     found = {"past_key_names": f"{past}%d.key", "past_value_names": f"{past}%d.value"}
     return found | {"present_key_names": f"{present}%d.key", "present_value_names": f"{present}%d.value"}

@@ -170,4 +170,5 @@ def _input(stage: Stage, given: StageInput) -> Data:
     if given.tokens:
         role = {"kind": "runtime", "version": "1.0", "role": "prompt_tokens"}
         return declared | {"role": role, "source": {"kind": "request"}}
-    return declared | {"role": {"kind": "opaque"}, "source": {"kind": "application", "name": given.port.name}}
+    name = given.value.removeprefix("application.")  # the port's, with its model's before it where two have that name
+    return declared | {"role": {"kind": "opaque"}, "source": {"kind": "application", "name": name}}

@@ -18,9 +18,10 @@ from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.edits import Hoist, Linked
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.extents import Extents, output_extents
+from genai_compiler.read.layouts import POSITIONS
 from genai_compiler.read.nodes import constant_ints, input_at, integer, nested_graphs, operator_of
 from genai_compiler.read.package import Graph
-from genai_compiler.read.projection import POSITIONS, logits_projection
+from genai_compiler.read.projection import logits_projection
 
 AXES_OPSET = 13
 """Of Unsqueeze and Squeeze that take axes as an input."""

@@ -28,6 +28,7 @@ from genai_compiler.plan.ir import (
     Type,
 )
 from genai_compiler.plan.state import GROWTH, ROWS, Slot, StateGroup
+from genai_compiler.plan.unfit import Unfit
 from genai_compiler.plan.uses import all_reads, back_edge, checked_values
 from genai_compiler.read.attention import read_counts
 from genai_compiler.read.document import AppendUpdate
@@ -38,10 +39,6 @@ from genai_compiler.read.total_length import total_length_sources, valid_length_
 HELD_DTYPES = ("float32", "float16")
 SEQUENCE_AXIS = 2
 """Of GroupQueryAttention's past and present: [batch, heads, sequence, head size]."""
-
-
-class _Unfit(Exception):
-    """Why a group can't be held, in words."""
 
 
 def hold_state(plan: Plan, profile: Profile) -> Plan:
@@ -57,7 +54,7 @@ def hold_state(plan: Plan, profile: Profile) -> Plan:
 def _tried(plan: Plan, origin: str, name: str, profile: Profile) -> Plan:
     try:
         return _held(plan, origin, name, profile)
-    except _Unfit as why:
+    except Unfit as why:
         return replace(plan, decisions=(*plan.decisions, f"hold_state: {name} stays carried: {why}"))
 
 
@@ -71,7 +68,7 @@ def _held(plan: Plan, origin: str, name: str, profile: Profile) -> Plan:
     _check_private(plan, at, loop, carries)
     maximum = _check_law(carries, plan, declared)
     if any(group.name == name for group in plan.groups):
-        raise _Unfit("another loop holds it already")
+        raise Unfit("another loop holds it already")
     run = _without_cells(invoke, carries, plan, name)
     check = CheckHeld(name, maximum, loop.origin)
     body: tuple[Op, ...] = (*(run if op is invoke else op for op in loop.body), check)
@@ -90,11 +87,11 @@ def _lengths(invoke: Invoke, profile: Profile) -> tuple[tuple[str, str], ...]:
     model, bound = profile.graphs[invoke.component].model, dict(invoke.inputs)
     totals, valid, new = total_length_sources(model), valid_length_source(model), new_token_source(model)
     if not totals or any(port not in bound for _, port in totals):
-        raise _Unfit("the total length of its attention operators does not come from widths or sums of bound inputs")
+        raise Unfit("the total length of its attention operators does not come from widths or sums of bound inputs")
     if valid not in bound:
-        raise _Unfit("the valid lengths of its attention operators are not row sums of a bound input")
+        raise Unfit("the valid lengths of its attention operators are not row sums of a bound input")
     if new not in bound:
-        raise _Unfit("the new tokens of its attention operators can't be traced to a bound input")
+        raise Unfit("the new tokens of its attention operators can't be traced to a bound input")
     return (*totals, ("valid", valid), ("new", new))
 
 
@@ -104,7 +101,7 @@ def _without_cells(invoke: Invoke, carries: tuple[Carry, ...], plan: Plan, name:
     before, alike = _other_checks(invoke.before, types)
     after, _ = _other_checks(invoke.after, types)
     if not {carry.cell for carry in carries} <= alike:
-        raise _Unfit(f"no contract gives the cells that '{invoke.component}' takes one length")
+        raise Unfit(f"no contract gives the cells that '{invoke.component}' takes one length")
     return replace(
         invoke,
         inputs=tuple(pair for pair in invoke.inputs if pair[1] not in types),
@@ -126,12 +123,12 @@ def _other_checks(checks: tuple[Check, ...], cells: dict[str, Type]) -> tuple[tu
         elif isinstance(check, SymbolCheck):
             if any(value in cells and axis == SEQUENCE_AXIS for value, axis, _ in check.places):
                 if any(value not in cells or axis != SEQUENCE_AXIS for value, axis, _ in check.places):
-                    raise _Unfit(f"a contract ties the length of its cells to another extent ('{check.symbol}')")
+                    raise Unfit(f"a contract ties the length of its cells to another extent ('{check.symbol}')")
                 alike |= mentioned
             others = tuple(place for place in check.places if place[0] not in cells)
             kept += [replace(check, places=others)] if len(others) > 1 else []
         elif not isinstance(check, ExtentCheck) or check.extent != _fixed_extent(cells[check.value], check.axis):
-            raise _Unfit("a contract fixes an extent of its cells")
+            raise Unfit("a contract fixes an extent of its cells")
     return tuple(kept), alike
 
 
@@ -148,9 +145,9 @@ def _updater(loop: Loop, carries: tuple[Carry, ...], plan: Plan) -> Invoke:
     wanted = {carry.next for carry in carries}
     makers = [op for op in loop.body if isinstance(op, Invoke) and wanted & {value for _, value in op.outputs}]
     if len(makers) != 1 or not wanted <= {value for _, value in makers[0].outputs}:
-        raise _Unfit("its next values are not all made by one step of the loop")
+        raise Unfit("its next values are not all made by one step of the loop")
     if plan.component(makers[0].component).overridable or not plan.component(makers[0].component).pure:
-        raise _Unfit(f"component '{makers[0].component}' may be replaced, or has effects")
+        raise Unfit(f"component '{makers[0].component}' may be replaced, or has effects")
     return makers[0]
 
 
@@ -159,29 +156,29 @@ def _pairs(invoke: Invoke, carries: tuple[Carry, ...]) -> tuple[tuple[str, str],
     takes = {value: port for port, value in invoke.inputs}
     gives = {value: port for port, value in invoke.outputs}
     if any(carry.cell not in takes for carry in carries):
-        raise _Unfit(f"a cell is not read by the step that updates it ('{invoke.component}')")
+        raise Unfit(f"a cell is not read by the step that updates it ('{invoke.component}')")
     return tuple((takes[carry.cell], gives[carry.next]) for carry in carries)
 
 
 def _check_graph(invoke: Invoke, pairs: tuple[tuple[str, str], ...], profile: Profile) -> None:
     graph = profile.graphs.get(invoke.component)
     if graph is None:
-        raise _Unfit(f"component '{invoke.component}' is no graph")
+        raise Unfit(f"component '{invoke.component}' is no graph")
     if graph.absent:
-        raise _Unfit(f"the graph of '{invoke.component}' is absent, and nothing is proved without it")
+        raise Unfit(f"the graph of '{invoke.component}' is absent, and nothing is proved without it")
     ops = graph.signature.cache_ops
     cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
     if not ops or set(pairs) != cached:
-        raise _Unfit(f"its cells are not exactly past and present of the attention operators of '{invoke.component}'")
+        raise Unfit(f"its cells are not exactly past and present of the attention operators of '{invoke.component}'")
     other = next((op.op_type for op in ops if op.op_type != "GroupQueryAttention"), "")
     if other:
-        raise _Unfit(f"{other} is not known to write in place into a buffer that is longer than what is valid")
+        raise Unfit(f"{other} is not known to write in place into a buffer that is longer than what is valid")
     if any(op.bounded for op in ops):
-        raise _Unfit("its attention operators drop what left their window")
+        raise Unfit("its attention operators drop what left their window")
     counts = read_counts(graph.model.graph)
     shown = next((present for _, present in pairs if counts[present] != 1), "")
     if shown:
-        raise _Unfit(f"'{shown}' is also read inside the graph of '{invoke.component}'")
+        raise Unfit(f"'{shown}' is also read inside the graph of '{invoke.component}'")
 
 
 def _check_private(plan: Plan, at: int, loop: Loop, carries: tuple[Carry, ...]) -> None:
@@ -191,20 +188,20 @@ def _check_private(plan: Plan, at: int, loop: Loop, carries: tuple[Carry, ...]) 
     after = {value for op in plan.body[at + 1 :] for value in all_reads(op)}
     for carry in carries:
         if inside[carry.cell] != 1 or inside[carry.next] != 1 or carry.cell in after:
-            raise _Unfit(f"cell '{carry.declared}' is read by more than the step that updates it")
+            raise Unfit(f"cell '{carry.declared}' is read by more than the step that updates it")
         if plan.types[carry.cell].dtype not in HELD_DTYPES:
-            raise _Unfit(f"its cells are {plan.types[carry.cell].dtype}")
+            raise Unfit(f"its cells are {plan.types[carry.cell].dtype}")
 
 
 def _check_law(carries: tuple[Carry, ...], plan: Plan, declared: DeclaredGroup) -> str:
     cells = [plan.cell(carry.declared) for carry in carries]
     if declared.update is not None and not isinstance(declared.update, AppendUpdate):
-        raise _Unfit(f"its update is {declared.update.kind}")
+        raise Unfit(f"its update is {declared.update.kind}")
     if any(cell.scope != "invocation" or cell.recurrence != "bounded" for cell in cells):
-        raise _Unfit("a cell outlives the invocation, or is not bounded")
+        raise Unfit("a cell outlives the invocation, or is not bounded")
     axes = {declared.sequence_axis, *(cell.axis for cell in cells)}
     if axes != {SEQUENCE_AXIS} or len({carry.maximum for carry in carries}) != 1:
-        raise _Unfit("its cells are not bounded alike on the sequence axis")
+        raise Unfit("its cells are not bounded alike on the sequence axis")
     return carries[0].maximum
 
 

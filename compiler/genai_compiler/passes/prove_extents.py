@@ -75,7 +75,7 @@ class _Known:
     profile: Profile
     extents: dict[str, Extents] = field(default_factory=dict)
     same: dict[Extent, Extent] = field(default_factory=dict)
-    inferred: dict[tuple[str, tuple[tuple[str, Extents], ...]], Inferred] = field(default_factory=dict)
+    inferred: dict[tuple[str, tuple[tuple[str, Extents | None], ...]], Inferred] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
     dropped: int = 0
 
@@ -90,6 +90,10 @@ class _Known:
     def whole(self, value: str) -> Extents:
         """All extents of a value in their simplest form."""
         return tuple(self.of(value, axis) for axis in range(self.plan.types[value].rank))
+
+    def ranked(self, value: str, held: bool) -> bool:
+        """Whether the value's rank is certain. held: a port states one, which the session compares."""
+        return self.plan.types[value].ranked and (held or value not in self.unsure)
 
     def named(self, value: str, type: Type) -> Extents:
         """The extents of a value whose symbols are the package's own."""
@@ -163,7 +167,10 @@ def _results(op: Invoke, known: _Known) -> Inferred:
     component, graph = known.plan.component(op.component), known.profile.graphs.get(op.component)
     if graph is None or component.overridable or component.adapter is not None:
         return {}
-    given = tuple((port, known.whole(value)) for port, value in op.inputs)
+    stated = {each.name for each in (*graph.signature.inputs, *graph.signature.defaulted) if each.shape is not None}
+    given = tuple(
+        (port, known.whole(value) if known.ranked(value, port in stated) else None) for port, value in op.inputs
+    )
     key = (op.component, given)
     if key not in known.inferred:
         known.inferred[key] = output_extents(graph.model, dict(given))
@@ -219,7 +226,8 @@ def _is_divided(unit: Extent) -> bool:
 def _loop(op: Loop, known: _Known) -> Loop:
     cells = {carry.cell: known.plan.cell(carry.declared) for carry in op.carried}
     for value, cell in cells.items():
-        known.extents[value] = known.named(value, cell.type)
+        type = cell.type if cell.recurrence == "invariant" else cell.type.with_dim(cell.axis, None)
+        known.extents[value] = known.named(value, type)
     if op.iteration:
         known.extents[op.iteration] = known.named(op.iteration, known.plan.types[op.iteration])
     before = dict(known.same)
@@ -231,7 +239,8 @@ def _loop(op: Loop, known: _Known) -> Loop:
 
 
 def _keeps_shape(carry: Carry, cell: Cell, known: _Known) -> bool:
-    if cell.recurrence != "invariant" or known.plan.types[carry.next].rank != cell.type.rank:
+    following = known.plan.types[carry.next]
+    if cell.recurrence != "invariant" or not following.ranked or following.rank != cell.type.rank:
         return False
     return known.whole(carry.next) == known.whole(carry.cell)
 

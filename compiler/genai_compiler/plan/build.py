@@ -6,7 +6,7 @@ The graph is authoritative: types of ports come from it, declared contracts are 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from genai_compiler.check.walk import invokes
+from genai_compiler.check.walk import invokes, walk
 from genai_compiler.plan.audio_program import AudioProgram, audio_program
 from genai_compiler.plan.build_speculation import build_speculation, draft_seeds
 from genai_compiler.plan.build_steps import StepBuilder
@@ -31,7 +31,6 @@ from genai_compiler.read.document import (
     OnnxImplementation,
     RuntimeRole,
     StateCell,
-    Step,
     WorkflowInput,
     WorkflowOutput,
 )
@@ -54,7 +53,9 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         replace(_input(name, each, scope, dynamic, report), held=held.get(name, ""))
         for name, each in workflow.inputs.items()
     )
-    outputs = tuple(_output(name, each, package, dynamic) for name, each in workflow.outputs.items())
+    emits = [step for _, step in walk(workflow.steps) if isinstance(step, EmitStep)]
+    ragged = {each.output for each in emits if each.when or each.valid_length}
+    outputs = tuple(_output(name, each, name in ragged, dynamic) for name, each in workflow.outputs.items())
     components = with_replacements(tuple(_components(package)), package.workflow.components)
     cells = tuple(_cell(name, each, dynamic) for name, each in workflow.state.items())
     adapted = adaptation(package, scope)
@@ -117,27 +118,12 @@ def _input(name: str, declared: WorkflowInput, scope: Scope, dynamic: frozenset[
     )
 
 
-def _output(name: str, declared: WorkflowOutput, package: Package, dynamic: frozenset[str]) -> Output:
+def _output(name: str, declared: WorkflowOutput, ragged: bool, dynamic: frozenset[str]) -> Output:
+    """ragged: some emit into it has a guard or a length."""
     type = type_of(declared.contract).without(dynamic)
-    ragged = any(each.output == name and (each.when or each.valid_length) for each in _emits(package.workflow.steps))
     origin = format_path((*WORKFLOW, "outputs", name))
     rowwise = ragged and type.row_axis is not None
     return Output(name, type, declared.role, rowwise, origin, declared.value_range or "")
-
-
-def _emits(steps: tuple[Step, ...]) -> Iterator[EmitStep]:
-    for step in steps:
-        match step.kind:
-            case "emit":
-                yield step
-            case "sequence":
-                yield from _emits(step.steps)
-            case "loop":
-                yield from _emits((*step.setup, *step.steps))
-            case "branch":
-                yield from _emits((*step.cases.values(), *([step.default] if step.default else [])))
-            case _:
-                pass
 
 
 def _cell(name: str, declared: StateCell, dynamic: frozenset[str]) -> Cell:

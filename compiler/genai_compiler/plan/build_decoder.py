@@ -199,8 +199,10 @@ class DecoderLoop:
         for cell, alias in group.ports.get(self.decode[1].component, {}).items():
             place = (*path, "ports", self.decode[1].component, cell)
             type = types.get(alias.input)
-            if type is None or alias.output is None:
-                what = f"state port '{alias.input}' is no input of {graph.artifact}, or nothing writes it back"
+            if type is None or not type.ranked or alias.output is None:
+                what = (
+                    f"state port '{alias.input}' is no input of {graph.artifact} with a rank, or nothing writes it back"
+                )
                 steps.report.error("state-port", place, what)
                 continue
             growth = None if isinstance(group.update, IndexedScatter) else group.sequence_axis

@@ -59,16 +59,12 @@ def form_faults(
     front: the step before the decoder's that takes the tokens; `tokens` is then its port.
     """
     at = 0 if front is None else 1
-    if loop.setup or len(loop.steps) < at + 3 or not isinstance(loop.steps[at], InvokeStep):
-        yield ("steps",), "the loop must hold the decoder, the token policy and an emit, in this order, and no setup"
+    if (misplaced := _misplaced(loop, at)) is not None:
+        yield ("steps",), misplaced
         return
-    decode, policy = loop.steps[at], loop.steps[at + 1]
-    if not isinstance(decode, InvokeStep) or not isinstance(policy, InvokeStep):
-        yield ("steps",), "after the decoder comes the token policy"
-        return
-    if not all(isinstance(each, EmitStep) for each in loop.steps[at + 2 :]):
-        yield ("steps",), "after the decoder come the token policy and then emits, nothing else"
-        return
+    decode, policy, *emits = loop.steps[at:]
+    assert isinstance(decode, InvokeStep)
+    assert isinstance(policy, InvokeStep)
     if loop.termination != "generation_eos":
         yield ("termination",), "a loop with the runtime's token policy ends by generation_eos"
     flags = {**FLAGS, **_lengths(workflow, decode.component)}
@@ -86,9 +82,20 @@ def form_faults(
     active = _cell_of(loop, policy.outputs.get("active"))
     if loop.continue_when != active:
         yield ("continue_when",), f"the loop goes on while the policy's liveness cell '{active}' says so"
-    for place, step in enumerate(loop.steps[at + 2 :], start=at + 2):
+    for place, step in enumerate(emits, start=at + 2):
         if isinstance(step, EmitStep):
             yield from _emit(step, place, policy, active)
+
+
+def _misplaced(loop: LoopStep, at: int) -> str | None:
+    """What keeps the steps from being the form's, the decoder's being number `at`; None where nothing does."""
+    if loop.setup or len(loop.steps) < at + 3 or not isinstance(loop.steps[at], InvokeStep):
+        return "the loop must hold the decoder, the token policy and an emit, in this order, and no setup"
+    if not isinstance(loop.steps[at + 1], InvokeStep):
+        return "after the decoder comes the token policy"
+    if not all(isinstance(each, EmitStep) for each in loop.steps[at + 2 :]):
+        return "after the decoder come the token policy and then emits, nothing else"
+    return None
 
 
 def control_ports(workflow: Workflow, component: str) -> Iterator[tuple[str, str, str]]:

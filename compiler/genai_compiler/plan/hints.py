@@ -8,6 +8,7 @@ the earlier.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from genai_compiler.plan.hint_actions import memory_advice
 from genai_compiler.plan.hint_reach import Reach, reach
@@ -20,7 +21,7 @@ from genai_compiler.read.package import Package
 
 OF_PACKAGE = "execution_hints.json"
 MAX_DECISIONS = 100
-"""How many decisions about hints a plan lists."""
+"""How many decisions about hints a plan lists, and how many contradictions are told."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def resolve_hints(package: Package, sources: Sequence[SourcedHints]) -> Advice:
     listed = tuple(f"hints: {each}" for each in dict.fromkeys(decisions))
     more = (f"hints: {len(listed) - MAX_DECISIONS} more are not listed",) if len(listed) > MAX_DECISIONS else ()
     made = tuple(each for name, each in placements.items() if each != Placement(name, ""))
-    return Advice(made, (*listed[:MAX_DECISIONS], *more), tuple(_contradictions(placing)))
+    return Advice(made, (*listed[:MAX_DECISIONS], *more), tuple(islice(_contradictions(placing), MAX_DECISIONS)))
 
 
 def _reaches(hint: Hint, package: Package, graphs: dict[str, GraphAdvice]) -> dict[str, Reach]:
@@ -120,19 +121,25 @@ def _layerless(hint: Hint) -> str:
 
 
 def _contradictions(placing: Sequence[Said]) -> Iterator[Problem]:
-    """Pairs of forced placements that no placement of their common nodes can satisfy."""
-    forced = [each for each in placing if each.hint.force]
-    for at, one in enumerate(forced):
-        for other in forced[:at]:
-            if not _differ(_device(one.hint), _device(other.hint)):
-                continue
-            common = [name for name in one.reaches if name in other.reaches]
-            shared = next((name for name in common if one.reaches[name].meets(other.reaches[name])), None)
-            if shared is not None:
-                what = f"'{shared}' is forced onto {shown(_device(one.hint))} here, and by {other.hint.name} onto "
-                help = "drop one of the two, or let it say prefer"
-                what += shown(_device(other.hint))
-                yield Problem("conflicting-hints", one.hint.where, one.hint.path, what, help)
+    """Pairs of forced placements that no placement of their common nodes can satisfy, by component.
+
+    Hints of one component only are compared: a package may have many components, each with many hints.
+    """
+    forced: dict[str, list[Said]] = {}
+    seen: set[tuple[int, int]] = set()
+    for one in (each for each in placing if each.hint.force):
+        for name, part in one.reaches.items():
+            for other in forced.get(name, ()):
+                differ = _differ(_device(one.hint), _device(other.hint)) and part.meets(other.reaches[name])
+                if differ and (id(one), id(other)) not in seen:
+                    seen.add((id(one), id(other)))
+                    yield _contradiction(name, one.hint, other.hint)
+            forced.setdefault(name, []).append(one)
+
+
+def _contradiction(name: str, one: Hint, other: Hint) -> Problem:
+    what = f"'{name}' is forced onto {shown(_device(one))} here, and by {other.name} onto {shown(_device(other))}"
+    return Problem("conflicting-hints", one.where, one.path, what, "drop one of the two, or let it say prefer")
 
 
 def _device(hint: Hint) -> DeviceTarget:

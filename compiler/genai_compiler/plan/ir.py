@@ -5,7 +5,7 @@ A value is a name. Every value has one `Type`; a name is defined once, by an inp
 Ops keep the document path that asked for them in `origin`; it survives into generated code and tracebacks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -32,15 +32,22 @@ Dim = int | str | None
 
 @dataclass(frozen=True)
 class Type:
-    """dtype, symbolic shape (None: extents unknown), and the axis that holds one entry a request row (None: shared)."""
+    """dtype, symbolic shape (None: extents unknown), and the axis that holds one entry a request row (None: shared).
+
+    ranked: False where a graph leaves the rank of a port open and no contract says it; `rank` is 0 then and means
+    nothing.
+    """
 
     dtype: str
     rank: int
     shape: tuple[Dim, ...] | None = None
     row_axis: int | None = None
     row_factor: int = 1
+    ranked: bool = True
 
     def __str__(self) -> str:
+        if not self.ranked:
+            return f"{self.dtype}[...]"
         dims = ", ".join("?" if each is None else str(each) for each in self.dims)
         factor = f"*{self.row_factor}" if self.row_factor != 1 else ""
         rows = "" if self.row_axis is None else f" rows@{self.row_axis}{factor}"
@@ -59,11 +66,13 @@ class Type:
         """The type with another extent on one axis."""
         return replace(self, shape=(*self.dims[:axis], dim, *self.dims[axis + 1 :]))
 
-    def joined(self, others: "Iterable[Type]") -> "Type":
+    def joined(self, others: "Sequence[Type]") -> "Type":
         """What this type and others of its rank have in common: extents that differ become unknown."""
         dims = list(self.dims)
         for other in others:
             dims = [mine if mine == theirs else None for mine, theirs in zip(dims, other.dims, strict=False)]
+        if not self.ranked or not all(each.ranked for each in others):
+            return Type(self.dtype, 0, (), ranked=False)
         return replace(self, shape=tuple(dims))
 
 

@@ -1,8 +1,5 @@
 """Names in scope while a plan is built: document names -> plan values, each plan value defined once."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-
 from genai_compiler.plan.ir import Type
 
 
@@ -51,17 +48,3 @@ class Scope:
     def type(self, value: str) -> Type:
         """The type of a plan value."""
         return self.values.types[value]
-
-    def visible(self) -> list[str]:
-        """Every name that can be read here."""
-        outer = self._parent.visible() if self._parent else []
-        return [*outer, *self._names]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A help sentence with the nearest known name, or the list when it is short, or nothing."""
-    names = sorted(set(known))
-    near = get_close_matches(name, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean '{near[0]}'?"
-    return f"known: {', '.join(names)}" if names and len(names) <= 12 else ""

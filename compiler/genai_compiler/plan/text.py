@@ -5,37 +5,13 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.graph_program import GraphProgram
-from genai_compiler.plan.ir import (
-    Branch,
-    CapacityCheck,
-    Check,
-    CheckHeld,
-    Component,
-    Copy,
-    Decode,
-    Emit,
-    ExtentCheck,
-    Fused,
-    Hold,
-    Input,
-    Invoke,
-    Keep,
-    Loop,
-    Op,
-    Plan,
-    Release,
-    SelectToken,
-    SpeculativeBlock,
-    StartPolicy,
-)
+from genai_compiler.plan.ir import Component, Input, Plan
+from genai_compiler.plan.op_text import op_lines
 from genai_compiler.plan.speculation_text import speculation_lines
 from genai_compiler.plan.state import GROWTH, PAGES, ROWS, Pages, StateGroup
-from genai_compiler.plan.uses import defines
 
-_MARGIN = 100
 _CONTROLS = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff]"
 )
@@ -61,17 +37,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"output {output.name}: {output.type}  {output.role}{', row-wise' if output.rowwise else ''}"
     for component in plan.components:
         yield ""
-        effects = "" if component.pure else ", effects"
-        edited = ", edited" if isinstance(component.edit, SelectLast) else ""
-        yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
-        if isinstance(component.edit, SelectLast):
-            yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
-        if isinstance(component.edit, Linked) and component.edit.hoist is not None:
-            hoist = component.edit.hoist
-            yield f"  edit: positions are selected of {hoist.hidden}, before it becomes {hoist.projected}"
-        yield from (f"  in  {port}: {type}" for port, type in component.inputs)
-        yield from (f"  out {port}: {type}" for port, type in component.outputs)
-        yield from (f"  may be replaced by {each.component}" for each in component.replacements)
+        yield from _component(component)
     if plan.cells or plan.groups:
         yield ""
     for cell in plan.cells:
@@ -87,11 +53,25 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from speculation_lines(plan.speculation)
     yield ""
     yield "run {"
-    yield from (f"  {line}" for op in plan.body for line in _op(op, plan))
+    yield from (f"  {line}" for op in plan.body for line in op_lines(op, plan))
     yield "}"
     if plan.decisions:
         yield ""
         yield from (f"decision {each}" for each in plan.decisions)
+
+
+def _component(component: Component) -> Iterator[str]:
+    effects = "" if component.pure else ", effects"
+    edited = ", edited" if isinstance(component.edit, SelectLast) else ""
+    yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
+    if isinstance(component.edit, SelectLast):
+        yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
+    if isinstance(component.edit, Linked) and component.edit.hoist is not None:
+        hoist = component.edit.hoist
+        yield f"  edit: positions are selected of {hoist.hidden}, before it becomes {hoist.projected}"
+    yield from (f"  in  {port}: {type}" for port, type in component.inputs)
+    yield from (f"  out {port}: {type}" for port, type in component.outputs)
+    yield from (f"  may be replaced by {each.component}" for each in component.replacements)
 
 
 def _implementation(component: Component) -> str:
@@ -185,122 +165,3 @@ def _pages(pages: Pages) -> Iterator[str]:
 
 def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
-
-
-def _op(op: Op, plan: Plan) -> Iterator[str]:
-    match op:
-        case Invoke():
-            held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted)
-            yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
-            yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
-        case Fused():
-            yield from _op(op.run, plan)
-            yield "  or, when a request replaces a member, one by one {"
-            yield from (f"    {line}" for each in op.members for line in _op(each, plan))
-            yield "  }"
-        case SelectAdapters():
-            made = ", ".join(f"%{value}" for value in op.made)
-            given = ", ".join(f"%{value}" for value in op.inputs)
-            yield _with_origin(f"{made}{' = ' if made else ''}select adapters({given})", op.origin)
-        case Copy():
-            pairs = ", ".join(f"%{target} = %{source}" for source, target in op.pairs)
-            how = ", first two axes merged" if op.merges else ""
-            yield _with_origin(f"copy {pairs}{how}", op.origin)
-        case Decode():
-            fed = ", ".join([f"%{op.tokens}", *(f"{port}=%{value}" for port, value in (*op.media, *op.extras))])
-            limit = f", at most %{op.maximum} tokens" if op.maximum else ""
-            limit += f", positions %{op.positions} if given" if op.positions else ""
-            how = f"{op.phase}{limit}{_adapted(op.adapted)}"
-            yield _with_origin(f"%{op.logits} = autoregressive-decode {op.component}({fed}) {how}", op.origin)
-        case StartPolicy():
-            yield _with_origin(f"%{op.active}, %{op.done}, %{op.accepted} = start token-policy", op.origin)
-        case SelectToken():
-            made = f"%{op.token}, %{op.active}, %{op.done}, %{op.accepted}"
-            yield _with_origin(f"{made} = token-policy(%{op.logits})", op.origin)
-        case SpeculativeBlock():
-            made = ", ".join(f"%{each}" for each in defines(op))
-            step = f"speculative-block {op.decode.component}(%{op.select.logits}) by {op.proposer}"
-            yield _with_origin(f"{made} = {step}, at most {op.width} drafts", op.origin)
-        case Emit():
-            yield _with_origin(_emit(op), op.origin)
-        case Keep():
-            yield _with_origin(f"keep {op.cell} = %{op.value}", op.origin)
-        case Hold():
-            cells = ", ".join(f"{cell}=%{value}" for cell, value in op.cells)
-            lengths = ", ".join(f"{kind} of {port}" for kind, port in op.lengths)
-            yield _with_origin(f"hold {op.group}({cells}) lengths: {lengths}", op.origin)
-        case CheckHeld():
-            yield f"check {op.group} within %{op.maximum}"
-        case Release():
-            yield f"release {', '.join('%' + each for each in op.values)}"
-        case Loop():
-            yield from _loop(op, plan)
-        case Branch():
-            yield from _branch(op, plan)
-
-
-def _with_origin(text: str, origin: str) -> str:
-    return f"{text:<{_MARGIN}}  # {origin}"
-
-
-def _ins(pairs: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(f"{port}=%{value}" for port, value in pairs)
-
-
-def _outs(pairs: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(f"%{value}" for _, value in pairs) + " = " if pairs else ""
-
-
-def _adapted(value: str) -> str:
-    return f" adapted by %{value}" if value else ""
-
-
-def _check(check: Check) -> str:
-    if isinstance(check, ExtentCheck):
-        return f"%{check.value}[{check.axis}] is {check.extent}"
-    if isinstance(check, CapacityCheck):
-        states = ", ".join(f"%{value}[{axis}]" for value, axis in check.states)
-        lengths = f" and %{check.lengths}" if check.lengths else ""
-        return f"%{check.destinations}{lengths} within %{check.capacity}, the extent of {states or 'nothing'}"
-    places = (f"%{value}[{axis}]" + (f"/{factor}" if factor > 1 else "") for value, axis, factor in check.places)
-    return f"{check.symbol}: " + " = ".join(places)
-
-
-def _emit(op: Emit) -> str:
-    length = f", first %{op.valid_length}" if op.valid_length else ""
-    guard = f", when %{op.when}" if op.when else ""
-    rows = ", by row" if op.rowwise else ""
-    return f"emit {op.mode} %{op.value} to {op.output} axis {op.axis}{length}{guard}{rows}"
-
-
-def _loop(op: Loop, plan: Plan) -> Iterator[str]:
-    counter = f", counting %{op.iteration}" if op.iteration else ""
-    head = f"loop while %{op.continue_when}, at most %{op.max_iterations}, {op.termination}{counter} {{"
-    yield _with_origin(head, op.origin)
-    for carry in op.carried:
-        kept = (", of the same shape" if carry.proved else "") + (", inactive rows keep theirs" if carry.merge else "")
-        yield f"  carry %{carry.cell}: {plan.types[carry.cell]} from %{carry.initial}, then %{carry.next}{kept}"
-    if op.released_on_entry:
-        yield f"  release on entry {', '.join('%' + each for each in op.released_on_entry)}"
-    yield from (f"  {line}" for each in op.body for line in _op(each, plan))
-    if op.advance:
-        yield "} between iterations {"
-        yield from (f"  {line}" for each in op.advance for line in _op(each, plan))
-    yield "}"
-
-
-def _branch(op: Branch, plan: Plan) -> Iterator[str]:
-    yield _with_origin(f"branch on %{op.predicate} {{", op.origin)
-    for key, ops in op.cases:
-        yield f"  case {key} {{"
-        yield from (f"    {line}" for each in ops for line in _op(each, plan))
-        yield "  }"
-    if op.default is not None:
-        yield "  default {"
-        yield from (f"    {line}" for each in op.default for line in _op(each, plan))
-        yield "  }"
-    for join in op.joins:
-        sources = ", ".join(f"{key}: %{value}" for key, value in join.cases)
-        other = f", default: %{join.default}" if join.default else ""
-        yield f"  join %{join.name}: {plan.types[join.name]} = {sources}{other}"
-    yield "}"

@@ -1,9 +1,11 @@
 """Contracts as types: what a document declares, what a graph gives, and whether one fits the other (standard, 2.1)."""
 
+from dataclasses import replace
+
 from genai_compiler.plan.dtypes import stored
 from genai_compiler.plan.ir import Dim, Type
 from genai_compiler.read.document import RequestAligned, RequestExpanded, TensorContract
-from genai_compiler.read.signature import Port
+from genai_compiler.read.signature import UNDEFINED, Port
 
 
 def type_of(contract: TensorContract) -> Type:
@@ -21,19 +23,27 @@ def graph_type(port: Port, declared: TensorContract | None) -> Type:
     A graph that leaves dtype or rank open takes the contract's; without a contract, symbols as section 2.4 infers them.
     """
     if declared is None:
-        dims = port.shape if port.shape is not None else ()
+        if port.shape is None:
+            return Type(stored(port.dtype), 0, (), ranked=False)
+        dims = port.shape
         return Type(stored(port.dtype), len(dims), tuple(_inferred(axis, dim) for axis, dim in enumerate(dims)))
     said = type_of(declared)
+    dtype = said.dtype if port.dtype == UNDEFINED else stored(port.dtype)
     if port.shape is None or len(port.shape) != said.rank:
-        return Type(stored(port.dtype), said.rank, said.shape, said.row_axis, said.row_factor)
+        return replace(said, dtype=dtype)
     dims = tuple(mine if isinstance(mine, int) else theirs for mine, theirs in zip(port.shape, said.dims, strict=True))
-    return Type(stored(port.dtype), said.rank, dims, said.row_axis, said.row_factor)
+    return replace(said, dtype=dtype, shape=dims)
 
 
 def mismatch(source: Type, target: Type) -> str:
-    """Why a value of one type can't feed a port of another, in words; "" when it can (standard, 2.1)."""
-    if source.dtype != target.dtype:
+    """Why a value of one type can't feed a port of another, in words; "" when it can (standard, 2.1).
+
+    What a graph leaves open fits everything: the run finds out.
+    """
+    if source.dtype != target.dtype and UNDEFINED not in (source.dtype, target.dtype):
         return f"{source.dtype} where {target.dtype} is wanted"
+    if not (source.ranked and target.ranked):
+        return ""
     if source.rank != target.rank:
         return f"rank {source.rank} where rank {target.rank} is wanted"
     for axis, (mine, theirs) in enumerate(zip(source.dims, target.dims, strict=True)):

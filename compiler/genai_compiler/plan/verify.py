@@ -1,9 +1,10 @@
 """The Plan's own invariants, checked after every pass: a fault here is the compiler's, never the package's."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
-from genai_compiler.plan.ir import Branch, Emit, Fused, Invoke, Loop, Op, Plan, Release
-from genai_compiler.plan.uses import back_edge, defines, join_sources, reads
+from genai_compiler.plan.ir import Branch, Emit, Fused, Invoke, Keep, Loop, Op, Plan, Release
+from genai_compiler.plan.uses import back_edge, defines, join_sources, reads, regions
 
 
 def verify(plan: Plan) -> tuple[str, ...]:
@@ -73,3 +74,34 @@ def _ports(op: Op, plan: Plan) -> Iterator[str]:
 def _label(op: Op) -> str:
     origin = getattr(op, "origin", "")
     return f"{type(op).__name__.lower()}{f' of {origin}' if origin else ''}"
+
+
+def changed_effects(before: Plan, after: Plan) -> tuple[str, ...]:
+    """The first effect that a pass has moved, lost or added, in words; empty where their order is what it was.
+
+    This is what the effect tokens of a lowered tree stand for (standard, 2.10; V273): one order in each region of what
+    is published, of what sessions keep, and of components with effects.
+    """
+    for old, new in zip_longest(_effects(before.body, before), _effects(after.body, after), fillvalue="nothing"):
+        if old != new:
+            return (f"the order of effects has changed: {new} where {old} was",)
+    return ()
+
+
+def _effects(ops: tuple[Op, ...], plan: Plan) -> Iterator[str]:
+    for op in ops:
+        match op:
+            case Emit():
+                yield f"{_label(op)} into '{op.output}'"
+            case Keep():
+                yield f"{_label(op)} for '{op.cell}'"
+            case Invoke() if not plan.component(op.component).pure:
+                yield f"{_label(op)} on '{op.component}'"
+            case Loop() | Branch():
+                inside = [tuple(_effects(each, plan)) for each in regions(op)]
+                if any(inside):
+                    yield _label(op)
+                    for each in inside:
+                        yield from (*each, "its region's end")
+            case _:
+                pass

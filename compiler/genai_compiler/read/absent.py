@@ -12,12 +12,10 @@ from onnx import ModelProto
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.document import BranchStep, Component, InvokeStep, LoopStep, SequenceStep, Step, Workflow
 from genai_compiler.read.package import Graph
-from genai_compiler.read.signature import Port, Signature
+from genai_compiler.read.signature import UNDEFINED, Port, Signature
 
 FLAG_HELP = "--no-artifacts plans a document without its files"
 NOT_RUNNABLE = "no_artifacts: planned from the document: there is no executor, and nothing can be run from this"
-UNKNOWN = "unknown"
-"""The element type of a port that nothing declares: it fits everything, and nothing is checked of it."""
 
 
 def stand_in(name: str, artifact: str, workflow: Workflow) -> Graph:
@@ -62,7 +60,7 @@ def _declared(component: Component) -> tuple[tuple[Port, ...], tuple[Port, ...]]
 def _bound(name: str, steps: tuple[Step, ...]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     uses = [step for step in _invokes(steps) if step.component == name]
     inputs, outputs = (
-        tuple(Port(port, UNKNOWN, None) for port in dict.fromkeys(port for side in sides for port in side))
+        tuple(Port(port, UNDEFINED, None) for port in dict.fromkeys(port for side in sides for port in side))
         for sides in ([each.inputs for each in uses], [each.outputs for each in uses])
     )
     return inputs, outputs

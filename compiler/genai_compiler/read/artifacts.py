@@ -9,6 +9,9 @@ from pathlib import Path, PurePosixPath
 from genai_compiler.problem import Place, Problem
 
 _DRIVE = re.compile(r"^[A-Za-z]:")
+HASHED = "sha256:"
+BY_HASH = "names content by its hash, as packages of component variants do, which are not read"
+WITHOUT_HASH = "take a folder whose configuration names its files"
 
 
 class ArtifactFault(Exception):
@@ -39,6 +42,8 @@ def relative_name(name: str) -> str:
     parts = name.replace("\\", "/")
     if not name or any(unicodedata.category(each).startswith("C") for each in name):
         raise ArtifactFault("bad-path", f"{name!r} is no file name: it is empty or holds control characters")
+    if parts.startswith(HASHED):
+        raise ArtifactFault("unsupported-package-class", f"{name!r} {BY_HASH}", WITHOUT_HASH)
     if parts.startswith("/") or _DRIVE.match(parts):
         raise ArtifactFault("outside-package", f"{name!r} is an absolute path", _RELATIVE)
     if ".." in parts.split("/"):

@@ -216,7 +216,15 @@ class _Parser:
 
     def fail(self, what: str) -> NoReturn:
         where = Place(self.file, *self.spot(min(self.at, len(self.text))))
-        raise CompileError([*self.problems, Problem("malformed-json", where, "", what)])
+        help = ""
+        if self.text.startswith(_COMMENTS, self.at):  # wherever it stands
+            what, help = "JSON has no comments", "delete it"
+        elif what.startswith("a comma before"):
+            help = "delete the comma"
+        raise CompileError([*self.problems, Problem("malformed-json", where, "", what, help)])
+
+
+_COMMENTS = ("//", "/*", "#")
 
 
 def _joined(old: Json, new: Json) -> Json:
@@ -229,6 +237,4 @@ def _joined(old: Json, new: Json) -> Json:
 def _no_value(token: str) -> str:
     if token in ("}", "]"):
         return f"a comma before {token!r} starts no value"
-    if token.startswith(("/", "#")):
-        return "JSON has no comments"
     return f"{token[:40]!r} is no JSON value"

@@ -20,8 +20,11 @@ MAX_NODES, MAX_BYTES = 2000, 1 << 20
 """What takes longer than it is worth: larger graphs are left alone."""
 
 
-def output_extents(model: ModelProto, inputs: Mapping[str, Extents]) -> Mapping[str, tuple[Extent | None, ...]]:
-    """Per output whose rank inference finds: its extents, None where they stay unknown. inputs: every port's."""
+def output_extents(model: ModelProto, inputs: Mapping[str, Extents | None]) -> Mapping[str, tuple[Extent | None, ...]]:
+    """Per output whose rank inference finds: its extents, None where they stay unknown.
+
+    inputs: every port that is bound, None where not even the rank is certain.
+    """
     if len(model.graph.node) > MAX_NODES or model.ByteSize() > MAX_BYTES or _declares_types(model):
         return {}
     asked, symbols = _asked(model, inputs)
@@ -46,7 +49,7 @@ def _alike(shapes: Sequence[Sequence[TensorShapeProto.Dimension]]) -> bool:
     return len(different) == 1 and bool(shapes[0]) and all(number or symbol for number, symbol in different.pop())
 
 
-def _asked(model: ModelProto, inputs: Mapping[str, Extents]) -> tuple[ModelProto, Mapping[str, Extent]]:
+def _asked(model: ModelProto, inputs: Mapping[str, Extents | None]) -> tuple[ModelProto, Mapping[str, Extent]]:
     """The model with these input extents and no other claims; and what its symbols stand for."""
     asked = ModelProto()
     asked.CopyFrom(model)
@@ -62,11 +65,12 @@ def _asked(model: ModelProto, inputs: Mapping[str, Extents]) -> tuple[ModelProto
         del function.value_info[:]
     names: dict[Extent, str] = {}
     for each in asked.graph.input:
-        if each.name not in inputs:
+        extents = inputs.get(each.name)
+        if extents is None:
             continue
         shape = each.type.tensor_type.shape
         shape.SetInParent()
-        for extent in inputs[each.name]:
+        for extent in extents:
             if isinstance(extent, int):
                 shape.dim.add(dim_value=extent)
             else:

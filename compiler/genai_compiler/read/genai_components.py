@@ -49,6 +49,8 @@ _OUTPUTS: Mapping[str, Mapping[str, str]] = {
     "speech": _same("audio_features"),
     "embedding": {"inputs_embeds": "inputs_embeds", "per_layer_inputs": ""},
 }
+_OLDER = {"visual_features": "image_features"}
+"""Names that keys had before onnxruntime-genai 0.5."""
 _KEYS = {
     name: frozenset(f"filename inputs outputs session_options run_options {more}".split())
     for name, more in {
@@ -89,15 +91,17 @@ def _names_a_graph(model: Section, name: str) -> bool:
 
 def _component(name: str, section: Section) -> ComponentConfig:
     section.check_keys(dict.fromkeys(_KEYS[name]))
-    for key in ("run_options", "adapter_filename"):
-        if section.members.get(key):
-            section.warn("ignored-key", key, f"{key!r} tunes another runtime's sessions and has no effect here")
+    if section.members.get("run_options"):
+        section.warn("ignored-key", "run_options", "'run_options' tunes another runtime's sessions; it has no effect")
+    if section.members.get("adapter_filename"):
+        what = "'adapter_filename' names weights that the decoder was trained with for such media; they are not applied"
+        section.warn("ignored-key", "adapter_filename", what, "expect worse answers about media, or merge them in")
     stated = "session_options" in section.members and section.value("session_options", Form.OBJECT) is not None
     return ComponentConfig(
         path=section.path,
         filename=section.string("filename") or "",
-        inputs=port_names(section, "inputs", _INPUTS[name]),
-        outputs=port_names(section, "outputs", _OUTPUTS[name]),
+        inputs=port_names(section, "inputs", _INPUTS[name], _OLDER),
+        outputs=port_names(section, "outputs", _OUTPUTS[name], _OLDER),
         config_filename=section.string("config_filename") if "config_filename" in section.members else None,
         session=read_session_options(section.section("session_options")) if stated else None,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from genai_compiler.problem import CompileError, Place, Problem
-from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.artifacts import BY_HASH, HASHED, WITHOUT_HASH, ArtifactFault, find_artifact
 from genai_compiler.read.config_json import ConfigText, parse_config
 from genai_compiler.read.config_keys import (
     DECODER,
@@ -33,6 +33,8 @@ from genai_compiler.read.session_options import SessionOptions, read_session_opt
 CONFIG_NAME = "genai_config.json"
 MOST_GROUPS = 64
 """Entries of `state_groups` that are looked at."""
+_OPTIONAL = ("vision", "speech", "embedding")
+"""Components without a default graph: one that names none is none (an encoder's default belongs to transducers)."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
     config = GenaiConfig(
         text=text,
         model_type=model.string("type"),
-        tokenizer_dir=model.string("tokenizer_dir") or "",
+        tokenizer_dir=_tokenizer_dir(model),
         vocab_size=_positive(model, "vocab_size"),
         context_length=_positive(model, "context_length"),
         eos=model.tokens("eos_token_id"),
@@ -156,6 +158,14 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         block_size=_block_size(root),
     )
     return config, tuple(problems)
+
+
+def _tokenizer_dir(model: Section) -> str:
+    stated = model.string("tokenizer_dir") or ""
+    if not stated.startswith(HASHED):
+        return stated
+    model.problem("unsupported-package-class", "tokenizer_dir", f"{stated!r} {BY_HASH}", WITHOUT_HASH)
+    return ""
 
 
 def _check_root(root: Section) -> None:
@@ -186,10 +196,10 @@ def _state_groups(decoder: Section) -> tuple[StateGroupConfig, ...]:
 
 
 def _positive(section: Section, key: str) -> int | None:
-    """An integer above 0; 0 is how the reference writes "not set"."""
+    """An integer above 0; 0 is how the reference writes "not set", and templates of exporters write -1."""
     value = section.integer(key)
     if value is not None and value < 0:
-        section.problem("bad-value", key, f"{key!r} is {value}; it must be above 0")
+        section.warn("ignored-key", key, f"{key!r} is {value}, which stands for nothing; it counts as not stated")
     return value if value is not None and value > 0 else None
 
 
@@ -255,15 +265,25 @@ def _search(section: Section) -> dict[str, int | float | bool]:
 def _other_classes(model: Section) -> tuple[DocPath, ...]:
     """Filled sections that only other package classes have: the known ones, and any that names a graph of its own."""
     filled: list[DocPath] = [
-        (*model.path, name) for name in OTHER_CLASSES if model.members.get(name) and not is_component(model, name)
+        (*model.path, name)
+        for name in OTHER_CLASSES
+        if model.members.get(name) and not is_component(model, name) and not _without_graph(model, name)
     ]
     for name, member in model.members.items():
+        if member and _without_graph(model, name):
+            model.warn("ignored-key", name, f"{name!r} names no graph, so that there is nothing to run")
         if name not in MODEL and isinstance(member, dict) and any(key.endswith("filename") for key in member):
             filled.append((*model.path, name))
         elif name in DRAFTERS and member:
             what = f"{name!r} speeds up decoding without changing a token; it is not used"
             model.warn("ignored-key", name, what)
     return tuple(filled)
+
+
+def _without_graph(model: Section, name: str) -> bool:
+    """Whether a section that has no graph of its own by default names none either."""
+    member = model.members.get(name)
+    return name in _OPTIONAL and isinstance(member, dict) and not member.get("filename") and not member.get("pipeline")
 
 
 def named(config: GenaiConfig, path: DocPath) -> tuple[Place, str]:

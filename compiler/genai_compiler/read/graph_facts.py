@@ -5,13 +5,23 @@ position, and which operators draw random numbers.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Literal
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.nodes import all_nodes, constant_ints, integer, is_onnx, nested_graphs, operator_of, sums_rows
+from genai_compiler.read.nodes import (
+    Constants,
+    all_nodes,
+    constant_ints,
+    input_at,
+    integer,
+    is_onnx,
+    nested_graphs,
+    operator_of,
+    sums_rows,
+)
 
 MaskUse = Literal["lengths", "columns"]
 
@@ -59,10 +69,10 @@ def mask_use(model: ModelProto, mask_input: str) -> MaskUse:
         seen.add(name)
         if name in published:
             return "columns"
-        for node, graph in readers[name]:
+        for node, held in readers[name]:
             if node.op_type in _SAME_VALUES and is_onnx(node):
                 pending.extend(node.output)
-            elif not (node.op_type in _ONLY_SHAPE or sums_rows(node, graph)):
+            elif not (node.op_type in _ONLY_SHAPE or sums_rows(node, held)):
                 return "columns"
     return "lengths"
 
@@ -73,11 +83,9 @@ def length_switches(model: ModelProto) -> tuple[LengthSwitch, ...]:
     Found: conditions that compare a constant with a scalar computed from extents, row sums or extrema of graph inputs.
     """
     outer = model.graph
-    writers = {name: node for node in outer.node for name in node.output}
-    switches = set[LengthSwitch]()
-    for node in outer.node:
-        if node.op_type in ("If", "Where") and node.input:
-            switches.update(_compared_lengths(node.input[0], writers, outer))
+    writers, constants = {name: node for node in outer.node for name in node.output}, Constants(outer)
+    conditions = {node.input[0] for node in outer.node if node.op_type in ("If", "Where") and node.input}
+    switches = set(_compared_lengths(conditions, writers, constants, frozenset(each.name for each in outer.input)))
     return tuple(sorted(switches, key=lambda each: (each.threshold, each.comparison, each.inputs)))
 
 
@@ -110,41 +118,44 @@ def op_types(model: ModelProto) -> frozenset[tuple[str, str]]:
     return frozenset(operator_of(node) for node in all_nodes(model))
 
 
-def _readers(graph: GraphProto) -> defaultdict[str, list[tuple[NodeProto, GraphProto]]]:
-    """Who reads each value: nodes of the graph and, by outer-scope capture, of the graphs nested in it."""
-    readers: defaultdict[str, list[tuple[NodeProto, GraphProto]]] = defaultdict(list)
+def _readers(graph: GraphProto) -> defaultdict[str, list[tuple[NodeProto, Constants]]]:
+    """Who reads each value, with the constants of its graph: by outer-scope capture also in the graphs nested in it."""
+    readers: defaultdict[str, list[tuple[NodeProto, Constants]]] = defaultdict(list)
     for each in nested_graphs(graph):
+        constants = Constants(each)
         for node in each.node:
             for name in node.input:
-                readers[name].append((node, each))
+                readers[name].append((node, constants))
     return readers
 
 
-def _compared_lengths(condition: str, writers: dict[str, NodeProto], graph: GraphProto) -> Iterator[LengthSwitch]:
-    pending, seen = [condition], set[str]()
+def _compared_lengths(
+    conditions: Set[str], writers: dict[str, NodeProto], constants: Constants, ports: frozenset[str]
+) -> Iterator[LengthSwitch]:
+    pending, seen = sorted(conditions), set[str]()
     while pending:
         node = writers.get(name := pending.pop())
         if node is None or name in seen:
             continue
         seen.add(name)
         if node.op_type in _COMPARISONS:
-            yield from _length_against_constant(node, writers, graph)
+            yield from _length_against_constant(node, writers, constants, ports)
         elif node.op_type in _SCALAR_STEPS:
             pending.extend(node.input)
 
 
 def _length_against_constant(
-    node: NodeProto, writers: dict[str, NodeProto], graph: GraphProto
+    node: NodeProto, writers: dict[str, NodeProto], constants: Constants, ports: frozenset[str]
 ) -> Iterator[LengthSwitch]:
-    for length, constant in ((node.input[0], node.input[1]), (node.input[1], node.input[0])):
-        value, inputs = constant_ints(graph, constant), _length_inputs(length, writers, graph)
-        if value is not None and len(value) == 1 and inputs:
+    one, other = input_at(node, 0), input_at(node, 1)
+    for length, constant in ((one, other), (other, one)):
+        value = constants.ints(constant)
+        if value is not None and len(value) == 1 and (inputs := _length_inputs(length, writers, ports)):
             yield LengthSwitch(value[0], node.op_type, inputs)
 
 
-def _length_inputs(name: str, writers: dict[str, NodeProto], graph: GraphProto) -> tuple[str, ...]:
+def _length_inputs(name: str, writers: dict[str, NodeProto], ports: frozenset[str]) -> tuple[str, ...]:
     """The graph inputs of which scalar `name` is a length; () when anything else than lengths enters it."""
-    ports = {each.name for each in graph.input}
     pending, seen, found = [(name, False)], set[tuple[str, bool]](), set[str]()
     while pending:
         value, reduced = state = pending.pop()
@@ -157,7 +168,7 @@ def _length_inputs(name: str, writers: dict[str, NodeProto], graph: GraphProto) 
                 return ()
             found.update([value] if value in ports else [])
         elif node.op_type in _REDUCED:
-            pending.append((node.input[0], True))
+            pending.append((input_at(node, 0), True))
         elif node.op_type in _SCALAR_STEPS:
             pending.extend((each, reduced) for each in node.input)
         elif not reduced:
@@ -169,7 +180,7 @@ def _takes_last(node: NodeProto, graph: GraphProto) -> bool:
     """Gather of index -1, or Slice from -1, on axis 1."""
     axis = integer(node, "axis", 0)
     if node.op_type == "Gather":
-        return axis == 1 and constant_ints(graph, node.input[1]) == [-1]
+        return axis == 1 and constant_ints(graph, input_at(node, 1)) == [-1]
     if node.op_type != "Slice" or len(node.input) < 4:
         return False
     return constant_ints(graph, node.input[1]) == [-1] and constant_ints(graph, node.input[3]) == [1]

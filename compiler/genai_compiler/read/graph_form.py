@@ -4,7 +4,7 @@ ONNX Runtime refuses these too, but only once an executor is loaded, and after t
 with others.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
@@ -18,6 +18,7 @@ def form_fault(model: ModelProto) -> str:
 def _body_faults(graph: GraphProto, imported: set[str]) -> Iterator[str]:
     """Of a graph and those nested in it."""
     yield from _made_twice([each.name for each in graph.input], graph.node)
+    yield from _circles(graph.node)
     yield from _nodes(graph.node, imported)
 
 
@@ -27,6 +28,39 @@ def _made_twice(inputs: Iterable[str], nodes: Iterable[NodeProto]) -> Iterator[s
         if name and name in seen:
             yield f"two of its nodes or inputs are called {name!r}"
         seen.add(name)
+
+
+def _circles(nodes: Sequence[NodeProto]) -> Iterator[str]:
+    """Values that are made from themselves: whoever follows an edge back would never arrive."""
+    makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    sources = [{makers[name] for name in _operands(node) if name in makers} for node in nodes]
+    if all(source < at for at, found in enumerate(sources) for source in found):
+        return  # in the order that ONNX prescribes, as nearly all are
+    readers: list[list[int]] = [[] for _ in nodes]
+    for at, found in enumerate(sources):
+        for source in found:
+            readers[source].append(at)
+    waits = [len(found) for found in sources]
+    ready = [at for at, count in enumerate(waits) if not count]
+    for at in ready:  # grows as it is walked
+        for reader in readers[at]:
+            waits[reader] -= 1
+            if not waits[reader]:
+                ready.append(reader)
+    if len(ready) < len(nodes):
+        node = nodes[next(at for at, count in enumerate(waits) if count)]
+        yield f"node {node.name or node.op_type!r} waits for a value that is made from its own"
+
+
+def _operands(node: NodeProto) -> Iterator[str]:
+    """What a node reads, and what the graphs nested in it read from outside."""
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        yield from each.input
+        for attribute in each.attribute:
+            for inner in _graphs(attribute):
+                pending.extend(inner.node)
 
 
 def _nodes(nodes: Iterable[NodeProto], imported: set[str]) -> Iterator[str]:

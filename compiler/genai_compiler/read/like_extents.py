@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from genai_compiler.read.nodes import CONTRIB, input_at, integer, operator_of, output_at
+from genai_compiler.read.nodes import CONTRIB, input_at, integer, operator_of, output_at, value_names
 
 Matrix = tuple[int | None, int | None]
 
@@ -20,19 +20,30 @@ class Stands:
     """What stands for the nodes of a graph.
 
     sizes: extents of its initializers. writers: value -> its node. tables: inputs that stands take, and their extents.
-    alike: values that must turn out to have the same extents, or nothing here holds.
+    alike: values that must turn out to have the same extents, or nothing here holds. apart: what no name begins with.
     """
 
+    apart: str
     sizes: dict[str, tuple[int, ...]]
     writers: dict[str, NodeProto]
     tables: dict[str, Matrix] = field(default_factory=dict)
     alike: list[Sequence[str]] = field(default_factory=list)
 
+    def table(self, sizes: Matrix) -> str:
+        """The name of one more table."""
+        name = f"{self.apart}{len(self.tables)}"
+        self.tables[name] = sizes
+        return name
+
 
 def in_onnx_terms(model: ModelProto) -> Stands:
     """Put ONNX operators that inference follows in the place of others, where it is known which. Changes the model."""
     graph, nodes = model.graph, list[NodeProto]()
+    names, apart = value_names(graph), "@"
+    while any(each.startswith(apart) for each in names):
+        apart += "@"
     stands = Stands(
+        apart,
         {each.name: tuple(each.dims) for each in graph.initializer},
         {name: node for node in graph.node for name in node.output if name},
     )
@@ -83,8 +94,7 @@ def _matrix(node: NodeProto, stands: Stands) -> Matrix | None:
 
 
 def _product(taken: str, made: str, matrix: Matrix, stands: Stands) -> list[NodeProto]:
-    name = f"@{len(stands.tables)}"
-    stands.tables[name] = matrix
+    name = stands.table(matrix)
     cast = helper.make_node("Cast", [taken], [f"{name} taken"], to=TensorProto.FLOAT)
     return [cast, helper.make_node("MatMul", [f"{name} taken", name], [made])]
 
@@ -93,8 +103,7 @@ def _packed_table(node: NodeProto, stands: Stands) -> list[NodeProto]:
     """Rows of a packed table; how wide they are unpacked is left open."""
     if len(stands.sizes.get(input_at(node, 0), ())) != 2 or integer(node, "gather_axis", 0) != 0:
         return []
-    name = f"@{len(stands.tables)}"
-    stands.tables[name] = (None, None)
+    name = stands.table((None, None))
     return [helper.make_node("Gather", [name, input_at(node, 1)], [output_at(node, 0)])]
 
 

@@ -6,19 +6,10 @@ from importlib.metadata import entry_points
 from genai_compiler.check.capabilities import derived
 from genai_compiler.check.components import ACTIONS
 from genai_compiler.check.fault import Rule, Rules
+from genai_compiler.check.walk import invokes
 from genai_compiler.plan.report import WORKFLOW, Path, Report
 from genai_compiler.problem import Missing
-from genai_compiler.read.document import (
-    AdapterImplementation,
-    BranchStep,
-    Component,
-    InvokeStep,
-    LoopStep,
-    Metadata,
-    SequenceStep,
-    Step,
-    Workflow,
-)
+from genai_compiler.read.document import AdapterImplementation, Component, Metadata, Workflow
 from genai_compiler.read.package import Package
 from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.suggest import did_you_mean
@@ -61,7 +52,7 @@ RETIRED = frozenset({"emit_row_identity", "bounded_state_growth"})
 def negotiate(package: Package, report: Report) -> None:
     """Report capabilities that are asked for and missing, and adapters nobody provides."""
     report.problems.extend(missing_of(package.metadata, package.places))
-    for name in sorted(_invoked(package.workflow.steps)):
+    for name in sorted({step.component for _, step in invokes(package.workflow)}):
         component = package.workflow.components.get(name)
         implementation = component.implementation if component is not None else None
         if not isinstance(implementation, AdapterImplementation):
@@ -125,24 +116,6 @@ def _adapters(workflow: Workflow, places: Places) -> Iterator[Missing]:
             path = (*WORKFLOW, "components", name, "implementation")
             by = f"component '{name}': {format_path(path)}"
             yield Missing("adapter-missing", places.find(path), format_path(path), what, help, id=abi, needed_by=by)
-
-
-def _invoked(steps: tuple[Step, ...]) -> set[str]:
-    """Components that some step invokes."""
-    found: set[str] = set()
-    for step in steps:
-        match step:
-            case InvokeStep():
-                found.add(step.component)
-            case SequenceStep():
-                found |= _invoked(step.steps)
-            case LoopStep():
-                found |= _invoked((*step.setup, *step.steps))
-            case BranchStep():
-                found |= _invoked((*step.cases.values(), *((step.default,) if step.default is not None else ())))
-            case _:
-                pass
-    return found
 
 
 def _asked(metadata: Metadata, workflow: Workflow) -> Iterator[tuple[str, Path]]:

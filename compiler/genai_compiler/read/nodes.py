@@ -36,28 +36,41 @@ def integer(node: NodeProto, name: str, default: int) -> int:
     return next((int(each.i) for each in node.attribute if each.name == name), default)
 
 
-def axes_of(node: NodeProto, graph: GraphProto) -> list[int] | None:
+class Constants:
+    """Small constants of one graph by name. Made once by who asks for many: a graph may have many nodes."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._tensors = {each.name: each for each in reversed(graph.initializer)}
+        self._writers = {name: each for each in graph.node if each.op_type == "Constant" for name in each.output}
+
+    def ints(self, name: str) -> list[int] | None:
+        """The elements of an integer (or integral float) constant or initializer of at most 64 elements, else None."""
+        tensor, writer = self._tensors.get(name), self._writers.get(name)
+        if tensor is None and writer is not None:
+            for each in writer.attribute:
+                if each.name in ("value_int", "value_ints"):
+                    return [int(value) for value in (each.ints or [each.i])]
+            tensor = next((each.t for each in writer.attribute if each.name == "value"), None)
+        return _whole_numbers(tensor)
+
+
+def axes_of(node: NodeProto, constants: Constants) -> list[int] | None:
     """The axes that a node is told, by its attribute or its second input; None when by neither, or not by constants."""
     stated = next((list(each.ints) for each in node.attribute if each.name == "axes"), None)
-    return stated if stated is not None else constant_ints(graph, input_at(node, 1))
+    return stated if stated is not None else constants.ints(input_at(node, 1))
 
 
-def sums_rows(node: NodeProto, graph: GraphProto) -> bool:
+def sums_rows(node: NodeProto, constants: Constants) -> bool:
     """ReduceSum of the last axis of a rank-2 value."""
-    return is_onnx(node) and node.op_type == "ReduceSum" and axes_of(node, graph) in ([1], [-1])
+    return is_onnx(node) and node.op_type == "ReduceSum" and axes_of(node, constants) in ([1], [-1])
 
 
 def constant_ints(graph: GraphProto, name: str) -> list[int] | None:
-    """The elements of an integer (or integral float) constant or initializer of at most 64 elements, else None."""
-    tensor = next((each for each in graph.initializer if each.name == name), None)
-    if tensor is None:
-        writer = next((node for node in graph.node if name in node.output), None)
-        if writer is None or writer.op_type != "Constant":
-            return None
-        for each in writer.attribute:
-            if each.name in ("value_int", "value_ints"):
-                return [int(value) for value in (each.ints or [each.i])]
-        tensor = next((each.t for each in writer.attribute if each.name == "value"), None)
+    """One constant of a graph, as `Constants` has it."""
+    return Constants(graph).ints(name)
+
+
+def _whole_numbers(tensor: TensorProto | None) -> list[int] | None:
     if tensor is None or tensor.data_location == TensorProto.EXTERNAL or prod(tensor.dims) > _MOST:
         return None
     values = numpy_helper.to_array(tensor).reshape(-1).tolist()

@@ -6,7 +6,7 @@ fails for any other extent than 1.
 
 from onnx import ModelProto, NodeProto
 
-from genai_compiler.read.nodes import axes_of, is_onnx
+from genai_compiler.read.nodes import Constants, axes_of, input_at, is_onnx
 from genai_compiler.read.signature import Port
 
 
@@ -20,17 +20,17 @@ def takes_one_token(model: ModelProto, tokens: Port) -> bool:
         return sequence == 1
     if not sequence:
         return False
-    shapes = _inner_shapes(model)
+    shapes, constants = _inner_shapes(model), Constants(model.graph)
     return any(
-        _squeezed_axis(node, model, shapes.get(node.input[0], ()), sequence)
+        _squeezed_axis(node, constants, shapes.get(input_at(node, 0), ()), sequence)
         for node in model.graph.node
         if node.op_type == "Squeeze" and is_onnx(node)
     )
 
 
-def _squeezed_axis(node: NodeProto, model: ModelProto, shape: tuple[str, ...], sequence: str) -> bool:
+def _squeezed_axis(node: NodeProto, constants: Constants, shape: tuple[str, ...], sequence: str) -> bool:
     """Whether the node drops an axis whose extent is the number of tokens."""
-    axes = axes_of(node, model.graph)
+    axes = axes_of(node, constants)
     return any(-len(shape) <= axis < len(shape) and shape[axis] == sequence for axis in axes or ())
 
 

@@ -38,6 +38,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "forbidden-character": (),
     "too-deep": (),
     "too-many-values": (),
+    "too-long": (),
     "too-many-problems": (),
 }
 

@@ -20,12 +20,15 @@ from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.paged import PagedInputs, paged_inputs
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
-__all__ = ["CacheOp", "Port", "Signature", "load_graph", "port_of", "read_signature", "signature_of"]
+__all__ = ["UNDEFINED", "CacheOp", "Port", "Signature", "load_graph", "port_of", "read_signature", "signature_of"]
 
 MAX_FILE_BYTES = (2 << 30) + (64 << 20)  # protobuf itself stops at 2 GiB
 MAX_GRAPH_BYTES = 512 << 20
 MAX_NODES = 2_000_000
 MAX_NESTING = 32
+
+UNDEFINED = "undefined"
+"""The dtype of a port whose graph does not say it: it fits everything, and a run finds out."""
 
 _FIXED = 3
 """The last IR version whose initializers are constants although they are listed as inputs."""
@@ -39,7 +42,7 @@ class Port:
     """An input or output of a graph.
 
     dtype: canonical name (float32, bfloat16, int64, float8_e4m3fn, ...); "sequence", "optional", "map" for what is no
-    tensor, "undefined" when the graph does not say. shape: numbers, symbols (dim_param), None for an unnamed unknown
+    tensor, UNDEFINED when the graph does not say. shape: numbers, symbols (dim_param), None for an unnamed unknown
     extent; the whole is None when even the rank is unknown.
     """
 
@@ -194,7 +197,7 @@ def port_of(value: ValueInfoProto) -> Port:
     """A graph's input or output as a port."""
     kind = value.type.WhichOneof("value")
     if kind not in ("tensor_type", "sparse_tensor_type"):
-        return Port(value.name, (kind or "undefined").removesuffix("_type"), None)
+        return Port(value.name, (kind or UNDEFINED).removesuffix("_type"), None)
     tensor = getattr(value.type, kind)
     shape = tuple(_extent(each) for each in tensor.shape.dim) if tensor.HasField("shape") else None
     return Port(value.name, dtype_name(tensor.elem_type), shape)

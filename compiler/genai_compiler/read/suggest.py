@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 _LONGEST_NAME = 64
 _LONGEST_LIST = 16
+_LONGEST_TEXT = 2000
+"""Characters of all names of a list: a hostile document's names are long, and each of its faults would repeat them."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -24,7 +26,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def listed(names: Iterable[str], head: str = "known here") -> str:
     """`known here: a, b, c`, or nothing when there are none or too many to read."""
     every = tuple(names)
-    return f"{head}: {', '.join(every)}" if 0 < len(every) <= _LONGEST_LIST else ""
+    readable = 0 < len(every) <= _LONGEST_LIST and sum(map(len, every)) <= _LONGEST_TEXT
+    return f"{head}: {', '.join(every)}" if readable else ""
 
 
 def _folded(name: str) -> str:

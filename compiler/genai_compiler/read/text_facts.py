@@ -6,15 +6,16 @@ generation_config.json, a list in genai_config.json, the tokenizer's own end tok
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
-from genai_compiler.read.places import format_path
+from genai_compiler.read.places import DocPath, format_path
 
+_PROCESSOR = "processor_config.json"
 MAX_BYTES = 256 << 20  # tokenizers of large vocabularies take tens of MB
 
 
@@ -54,7 +55,8 @@ class TextFacts:
 def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:
     """Collect the facts. `vocabulary`: ids at or above it can't be produced and are dropped with a warning.
 
-    Problems: bad-token-id, no-end-token, missing-file (tokenizer, a warning: token ids still run), malformed-json.
+    Problems: bad-token-id, no-end-token (an error where ids are stated and none of them is one), missing-file
+    (tokenizer, a warning: token ids still run), malformed-json.
     """
     problems: list[Problem] = []
     files = _SideFiles(root, config.tokenizer_dir, problems)
@@ -64,24 +66,10 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     ids = _token_ids(tokenizer)
     said = _end_claims(config, side, special, ids)
     end_ids = _checked(said, vocabulary, config, problems)
-    bos, pad = config.bos, config.pad
-    if not end_ids and pad is not None and (vocabulary is None or 0 <= pad < vocabulary):
-        end_ids = (EndId(pad, (f"{CONFIG_NAME} {format_path(config.pad_path)}",)),)
-        problems.append(
-            _warning(
-                config,
-                "no end token is named anywhere; the pad token ends a generation, as it does in the reference runtime",
-                f"state {format_path(config.eos_path)}",
-            )
-        )
+    bos = _in_vocabulary(config.bos, ("model", "bos_token_id"), vocabulary, config, problems)
+    pad = _in_vocabulary(config.pad, config.pad_path, vocabulary, config, problems)
     if not end_ids:
-        problems.append(
-            _warning(
-                config,
-                "no end token is named anywhere: generation stops only at its length limit",
-                f"state {format_path(config.eos_path)}",
-            )
-        )
+        end_ids = _without_end(bool(said), pad, config, problems)
     if files.name("tokenizer.json") is None:
         what = "there is no tokenizer.json: the package runs on token ids only"
         help = "copy tokenizer.json and tokenizer_config.json of the model beside genai_config.json"
@@ -92,7 +80,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
         pad=pad if pad is not None else _first(side["generation_config.json"].get("pad_token_id")),
         tokenizer=files.name("tokenizer.json"),
         tokenizer_config=files.name("tokenizer_config.json"),
-        chat_template=files.name("chat_template.jinja") or files.name("chat_template.json"),
+        chat_template=_chat_template(files, side["tokenizer_config.json"]),
         special_tokens_map=files.name("special_tokens_map.json"),
         generation_config=files.name("generation_config.json"),
         context_length=_context_length(side),
@@ -180,6 +168,41 @@ def _checked(
             what = f"end token {each} ({'; '.join(sources.pop(each))}) is left out: {limit}"
             problems.append(_warning(config, what, "correct the id", "bad-token-id"))
     return tuple(EndId(each, tuple(dict.fromkeys(who))) for each, who in sources.items())
+
+
+def _without_end(said: bool, pad: int | None, config: GenaiConfig, problems: list[Problem]) -> tuple[EndId, ...]:
+    """The pad token, where nobody names an end token; the caller is told. said: ids were, and none is one."""
+    help = f"state {format_path(config.eos_path)}"
+    if said:
+        what = "no end token is left: every id that is stated for one is none of the vocabulary"
+        problems.append(replace(_warning(config, what, help), severity=Severity.ERROR))
+        return ()
+    if pad is None:
+        what = "no end token is named anywhere: generation stops only at its length limit"
+        problems.append(_warning(config, what, help))
+        return ()
+    what = "no end token is named anywhere; the pad token ends a generation, as it does in the reference runtime"
+    problems.append(_warning(config, what, help))
+    return (EndId(pad, (f"{CONFIG_NAME} {format_path(config.pad_path)}",)),)
+
+
+def _in_vocabulary(
+    each: int | None, path: DocPath, vocabulary: int | None, config: GenaiConfig, problems: list[Problem]
+) -> int | None:
+    """The id, None with a warning where no logit belongs to it (exporters write -1 for "none")."""
+    if each is None or (each >= 0 and (vocabulary is None or each < vocabulary)):
+        return each
+    what = f"{path[-1]} is {each}, which is no id of the vocabulary; it counts as not stated"
+    problems.append(Problem("bad-token-id", *named(config, path), what, "correct the id", Severity.WARNING))
+    return None
+
+
+def _chat_template(files: "_SideFiles", tokenizer_config: Mapping[str, Any]) -> str | None:
+    """The file with the chat template; a processor's counts where nothing else has one."""
+    own = files.name("chat_template.jinja") or files.name("chat_template.json")
+    if own is not None or tokenizer_config.get("chat_template"):
+        return own
+    return files.name(_PROCESSOR) if files.load(_PROCESSOR).get("chat_template") else None
 
 
 def _warning(config: GenaiConfig, what: str, help: str, code: str = "no-end-token") -> Problem:

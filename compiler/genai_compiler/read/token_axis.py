@@ -9,7 +9,7 @@ from math import prod
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from genai_compiler.read.attention import is_grouped_attention
-from genai_compiler.read.nodes import CONTRIB, axes_of, constant_ints, input_at, integer, operator_of
+from genai_compiler.read.nodes import CONTRIB, Constants, axes_of, input_at, integer, operator_of
 
 Trail = tuple[str, int]
 """The graph input whose axis 1 is as long as the value's, and the value's rank."""
@@ -27,7 +27,7 @@ _DOMAINS = frozenset({"", CONTRIB})
 def new_token_source(model: ModelProto) -> str:
     """The graph input whose axis 1 all queries of GroupQueryAttention are as long as; "" when that is not provable."""
     axis = _TokenAxis(model.graph)
-    found = {axis.trails.get(node.input[0], ("", 0))[0] for node in model.graph.node if is_grouped_attention(node)}
+    found = {axis.trails.get(input_at(node, 0), ("", 0))[0] for node in model.graph.node if is_grouped_attention(node)}
     return found.pop() if len(found) == 1 else ""
 
 
@@ -35,7 +35,7 @@ class _TokenAxis:
     """Trails of one graph's values; ONNX requires nodes in topological order, so one pass finds them all."""
 
     def __init__(self, graph: GraphProto) -> None:
-        self._graph = graph
+        self._constants = Constants(graph)
         self._fixed = {each.name: tuple(each.dims) for each in graph.initializer}
         ports = {
             each.name: len(each.type.tensor_type.shape.dim) for each in graph.input if each.name not in self._fixed
@@ -74,7 +74,7 @@ class _TokenAxis:
         if first is None or node.op_type in _FROM_FIRST:
             return first
         if node.op_type == "MatMul":
-            return first if len(self._fixed.get(node.input[1], ())) == 2 else None
+            return first if len(self._fixed.get(input_at(node, 1), ())) == 2 else None
         if node.op_type == "Split":
             return first if self._elsewhere(node, first[1], 0) else None
         if node.op_type.startswith("Reduce"):
@@ -86,8 +86,8 @@ class _TokenAxis:
     def _looked_up(self, node: NodeProto) -> Trail | None:
         """Rows of a constant table [entries, width] at the places that a graph input [batch, sequence] names."""
         rows = all(each.i == 0 for each in node.attribute if each.name in ("axis", "gather_axis"))
-        table = len(self._fixed.get(node.input[0], ())) == 2
-        return (node.input[1], 3) if rows and table and node.input[1] in self._indices else None
+        table = len(self._fixed.get(input_at(node, 0), ())) == 2
+        return (input_at(node, 1), 3) if rows and table and input_at(node, 1) in self._indices else None
 
     def _broadcast(self, node: NodeProto) -> Trail | None:
         """Operands with one trail; others are constants that have no more than a last axis."""
@@ -102,12 +102,12 @@ class _TokenAxis:
 
     def _reduces_others(self, node: NodeProto, rank: int) -> bool:
         """Over other axes, which stay as extents of 1."""
-        axes = axes_of(node, self._graph)
+        axes = axes_of(node, self._constants)
         return bool(axes) and all(axis % rank != 1 for axis in axes or ()) and integer(node, "keepdims", 1) == 1
 
     def _reshaped(self, node: NodeProto, first: Trail) -> Trail | None:
         """To [..., 0, ...] with the 0 in second place: axis 1 is taken over."""
-        shape = constant_ints(self._graph, node.input[1])
+        shape = self._constants.ints(input_at(node, 1))
         kept = shape is not None and len(shape) > 2 and shape[1] == 0 and not integer(node, "allowzero", 0)
         return (first[0], len(shape)) if kept and shape is not None else None
 

@@ -9,7 +9,7 @@ from typing import Literal
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from genai_compiler.read.attention import is_grouped_attention
-from genai_compiler.read.nodes import constant_ints, is_onnx, nested_graphs, sums_rows
+from genai_compiler.read.nodes import Constants, input_at, is_onnx, nested_graphs, sums_rows
 
 LengthSource = tuple[Literal["width", "sum"], str]
 """(`width`: the last extent; `sum`: the largest row sum) of a rank-2 graph input."""
@@ -17,20 +17,19 @@ LengthSource = tuple[Literal["width", "sum"], str]
 _SEQLENS, _TOTAL_LENGTH = 5, 6
 _PASS_ON = frozenset({"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape"})
 _WHOLE = frozenset[int]({TensorProto.INT32, TensorProto.INT64})
-_DEPTH = 32
 
 
 def total_length_sources(model: ModelProto) -> tuple[LengthSource, ...]:
     """The sources whose maximum all GroupQueryAttention take as total length, sorted; () when that is not provable."""
-    graph, writers = model.graph, _writers(model.graph)
-    found = {_sources(name, writers, graph, _DEPTH) for name in _given(model, _TOTAL_LENGTH)}
+    lengths = _Lengths(model.graph)
+    found = {lengths.sources(name) for name in _given(model, _TOTAL_LENGTH)}
     return tuple(sorted(found.pop() or ())) if len(found) == 1 else ()
 
 
 def valid_length_source(model: ModelProto) -> str:
     """The graph input whose row sums every GroupQueryAttention takes as valid lengths; "" when that is not provable."""
-    graph, writers = model.graph, _writers(model.graph)
-    found = {_one_more(name, writers, graph) for name in _given(model, _SEQLENS)}
+    lengths = _Lengths(model.graph)
+    found = {lengths.one_more(name) for name in _given(model, _SEQLENS)}
     return found.pop() if len(found) == 1 else ""
 
 
@@ -43,67 +42,79 @@ def _given(model: ModelProto, slot: int) -> set[str]:
     return {str(node.input[slot]) for node in outer}
 
 
-def _writers(graph: GraphProto) -> dict[str, NodeProto]:
-    """Who makes each value, of ONNX's own operators."""
-    return {name: node for node in graph.node if is_onnx(node) for name in node.output}
-
-
 def _passes_on(node: NodeProto) -> bool:
     """Whether the one element that matters stays what it is: no cast to a type that rounds or wraps early."""
     types = {int(each.i) for each in node.attribute if each.name == "to"}
     return node.op_type in _PASS_ON and types <= _WHOLE
 
 
-def _one_more(name: str, writers: dict[str, NodeProto], graph: GraphProto) -> str:
-    """The input of which `name` is row sums less one (`seqlens_k`), or ""."""
-    node = writers.get(name)
-    while node is not None and _passes_on(node):
-        node = writers.get(node.input[0])
-    off = {"Sub": [1], "Add": [-1]}.get(node.op_type if node is not None else "")
-    if node is None or off is None or constant_ints(graph, node.input[1]) != off:
-        return ""
-    summed = writers.get(node.input[0])
-    if summed is None or not sums_rows(summed, graph):
-        return ""
-    return next((port for _, port in _of("sum", summed.input[0], writers, graph) or ()), "")
+class _Lengths:
+    """One graph, of which only ONNX's own operators are followed. A trail ends where no node of them makes a value."""
 
+    def __init__(self, graph: GraphProto) -> None:
+        self._writers = {name: node for node in graph.node if is_onnx(node) for name in node.output if name}
+        self._ports, self._constants = {each.name: each for each in graph.input}, Constants(graph)
 
-def _sources(name: str, writers: dict[str, NodeProto], graph: GraphProto, depth: int) -> frozenset[LengthSource] | None:
-    node = writers.get(name)
-    if node is None or not depth:
-        return None
-    if _passes_on(node):
-        return _sources(node.input[0], writers, graph, depth - 1)
-    if node.op_type == "Max":
-        parts = [_sources(each, writers, graph, depth - 1) for each in node.input]
-        return None if None in parts else frozenset(each for part in parts if part for each in part)
-    if node.op_type == "ReduceMax":
-        summed = writers.get(node.input[0])
-        if summed is None or not sums_rows(summed, graph):
+    def one_more(self, name: str) -> str:
+        """The input of which `name` is row sums less one (`seqlens_k`), or ""."""
+        node = self._writers.get(name)
+        while node is not None and _passes_on(node):
+            node = self._writers.get(input_at(node, 0))
+        off = {"Sub": [1], "Add": [-1]}.get(node.op_type if node is not None else "")
+        if node is None or off is None or self._constants.ints(input_at(node, 1)) != off:
+            return ""
+        summed = self._writers.get(input_at(node, 0))
+        if summed is None or not sums_rows(summed, self._constants):
+            return ""
+        found = self._input("sum", input_at(summed, 0))
+        return found[1] if found is not None else ""
+
+    def sources(self, name: str) -> frozenset[LengthSource] | None:
+        """The sources of which `name` is the maximum, None where that is not provable. Each value is looked at once."""
+        pending, seen, found = [name], set[str](), set[LengthSource]()
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            node = self._writers.get(value)
+            if node is None:
+                return None
+            if _passes_on(node):
+                pending.append(input_at(node, 0))
+            elif node.op_type == "Max":
+                pending.extend(node.input)
+            elif (source := self._source(node)) is not None:
+                found.add(source)
+            else:
+                return None
+        return frozenset(found)
+
+    def _source(self, node: NodeProto) -> LengthSource | None:
+        """The source that a node makes a length of."""
+        maker = self._writers.get(input_at(node, 0))
+        if node.op_type == "ReduceMax":
+            summed = maker is not None and sums_rows(maker, self._constants)
+            return self._input("sum", input_at(maker, 0)) if maker is not None and summed else None
+        shape = maker if node.op_type == "Gather" else node
+        if shape is None or shape.op_type != "Shape" or not self._picks_width(node, shape):
             return None
-        return _of("sum", summed.input[0], writers, graph)
-    shape = writers.get(node.input[0]) if node.op_type == "Gather" else node
-    if shape is None or shape.op_type != "Shape" or not _picks_width(node, shape, graph):
-        return None
-    return _of("width", shape.input[0], writers, graph)
+        return self._input("width", input_at(shape, 0))
 
+    def _picks_width(self, node: NodeProto, shape: NodeProto) -> bool:
+        """Gather of entry 1 of a whole shape, or Shape from 1 to 2."""
+        ends = {each.name: int(each.i) for each in shape.attribute}
+        if node.op_type == "Gather":
+            return not ends and self._constants.ints(input_at(node, 1)) in ([1], [-1])
+        return ends.get("start") in (1, -1) and ends.get("end", 2) == 2
 
-def _picks_width(node: NodeProto, shape: NodeProto, graph: GraphProto) -> bool:
-    """Gather of entry 1 of a whole shape, or Shape from 1 to 2."""
-    ends = {each.name: int(each.i) for each in shape.attribute}
-    if node.op_type == "Gather":
-        return not ends and constant_ints(graph, node.input[1]) in ([1], [-1])
-    return ends.get("start") in (1, -1) and ends.get("end", 2) == 2
-
-
-def _of(
-    kind: Literal["width", "sum"], name: str, writers: dict[str, NodeProto], graph: GraphProto
-) -> frozenset[LengthSource] | None:
-    """The source, when `name` is a rank-2 graph input of whole numbers, as it is or cast to another such type."""
-    while (node := writers.get(name)) is not None and node.op_type in ("Cast", "Identity") and _passes_on(node):
-        name = node.input[0]
-    port = next((each for each in graph.input if each.name == name), None)
-    if port is None or len(port.type.tensor_type.shape.dim) != 2:
-        return None
-    whole = port.type.tensor_type.elem_type in _WHOLE
-    return frozenset({(kind, name)}) if kind == "width" or whole else None
+    def _input(self, kind: Literal["width", "sum"], name: str) -> LengthSource | None:
+        """The source, when `name` is a rank-2 graph input of whole numbers, as it is or cast to another such type."""
+        node = self._writers.get(name)
+        while node is not None and node.op_type in ("Cast", "Identity") and _passes_on(node):
+            name = input_at(node, 0)
+            node = self._writers.get(name)
+        port = self._ports.get(name)
+        if port is None or len(port.type.tensor_type.shape.dim) != 2:
+            return None
+        return (kind, name) if kind == "width" or port.type.tensor_type.elem_type in _WHOLE else None

@@ -1,4 +1,4 @@
-"""Plain data from the events of a parser, with bounds: depth, number of values (aliases counted as written out).
+"""Plain data from the events of a parser, with bounds: depth, values and their texts (aliases counted as written out).
 
 Both readers (YAML, JSON) report their events here, so that both formats meet the same bounds, the same refusal of
 repeated keys and the same record of places. Nothing recurses: a hostile document can't exhaust the stack.
@@ -15,22 +15,29 @@ _UNWANTED = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one document: bytes, nesting, values with aliases written out, and faults before reading stops."""
+    """Bounds of one document: bytes, nesting, one text, values with aliases written out, faults before reading stops.
+
+    The texts of all values, aliases written out, are no longer than a file may be. A name is repeated by whatever
+    speaks of it, in messages and in what is made, so that one text is far shorter than a file.
+    """
 
     size: int = 16 * 1024 * 1024
     depth: int = 64
+    text: int = 64 * 1024
     values: int = 1_000_000
     problems: int = 200
 
 
 @dataclass(slots=True)
 class _Node:
-    """A finished value, its spot, how many values it holds (itself included) and how deep they nest."""
+    """A finished value and its spot. count: values it holds, itself included; height: how deep they nest; text: the
+    characters of their keys and texts."""
 
     value: object
     spot: Spot
     count: int = 1
     height: int = 0
+    text: int = 0
 
 
 @dataclass(slots=True)
@@ -47,6 +54,7 @@ class _Frame:
     key: tuple[str, int, int] | None = None
     count: int = 1
     height: int = 0
+    text: int = 0
 
 
 def too_many(file: str, what: str, line: int = 0, column: int = 0) -> Problem:
@@ -62,7 +70,7 @@ class TreeBuilder:
         self.problems: list[Problem] = []
         self._frames: list[_Frame] = []
         self._anchors: dict[str, _Node | None] = {}
-        self._count = 0
+        self._count = self._text = 0
         self._root: _Node | None = None
 
     @property
@@ -74,7 +82,7 @@ class TreeBuilder:
         """A container begins."""
         if self.expects_key:
             raise self.fault("odd-key", "a list or a mapping can't be a key (V001)", line, column, "write a plain word")
-        self._count_in(1, len(self._frames) + 1, line, column)
+        self._count_in(1, 0, len(self._frames) + 1, line, column)
         self._frames.append(_Frame(line, column, anchor, {} if mapping else None, []))
         if anchor is not None:
             self._anchors[anchor] = None
@@ -86,13 +94,15 @@ class TreeBuilder:
             node = _Node(done.mapping, Spot(done.line, done.column, entries=done.entries))
         else:
             node = _Node(done.sequence, Spot(done.line, done.column, items=done.items))
-        node.count, node.height = done.count, done.height + 1
+        node.count, node.height, node.text = done.count, done.height + 1, done.text
         self._place(node, done.anchor)
 
     def key(self, text: str, line: int, column: int) -> None:
         """A key of the innermost mapping; a repeated one is noted and its last value kept."""
         self._check_text(text, line, column)
+        self._count_in(0, len(text), 0, line, column)
         frame = self._frames[-1]
+        frame.text += len(text)
         if text in frame.entries:
             first = Place(self.file, *frame.entries[text][:2])
             what = f"the key {quoted(text)} stands twice in one mapping, first at {first} (V001)"
@@ -101,10 +111,11 @@ class TreeBuilder:
 
     def scalar(self, value: object, line: int, column: int, anchor: str | None = None) -> None:
         """A value that holds no others."""
-        self._count_in(1, len(self._frames), line, column)
+        length = len(value) if isinstance(value, str) else 0
+        self._count_in(1, length, len(self._frames), line, column)
         if isinstance(value, str):
             self._check_text(value, line, column)
-        self._place(_Node(value, Spot(line, column)), anchor)
+        self._place(_Node(value, Spot(line, column), text=length), anchor)
 
     def alias(self, name: str, line: int, column: int) -> None:
         """The value anchored as `name` once more: shared, but counted as if written out."""
@@ -113,9 +124,9 @@ class TreeBuilder:
             known = name in self._anchors
             what = "the alias stands inside its own anchor" if known else f"no anchor {quoted(name)} stands above"
             raise self.fault("bad-alias", what + " (V001)", line, column, "write the value out")
-        self._count_in(node.count, len(self._frames) + node.height, line, column)
+        self._count_in(node.count, node.text, len(self._frames) + node.height, line, column)
         spot = Spot(line, column, node.spot.entries, node.spot.items)
-        self._place(_Node(node.value, spot, node.count, node.height), None)
+        self._place(_Node(node.value, spot, node.count, node.height, node.text), None)
 
     def finish(self) -> tuple[object, Places]:
         """The data and its places. Raises every fault noted on the way; the root must be a mapping."""
@@ -150,12 +161,16 @@ class TreeBuilder:
         self.note(code, what, line, column, help)
         return CompileError(self.problems)
 
-    def _count_in(self, count: int, depth: int, line: int, column: int) -> None:
+    def _count_in(self, count: int, text: int, depth: int, line: int, column: int) -> None:
         self._count += count
+        self._text += text
         if depth > self.limits.depth:
             raise self.fault("too-deep", f"values nest deeper than {self.limits.depth} levels", line, column)
         if self._count > self.limits.values:
             what = f"more than {self.limits.values} values, aliases written out"
+            raise self.fault("too-many-values", what, line, column)
+        if self._text > self.limits.size:
+            what = f"more than {self.limits.size} characters of text, aliases written out"
             raise self.fault("too-many-values", what, line, column)
 
     def _check_text(self, text: str, line: int, column: int) -> None:
@@ -163,6 +178,9 @@ class TreeBuilder:
         if bad:
             what = f"the character U+{ord(bad.group()):04X} can't stand in a text"
             self.note("forbidden-character", what, line, column)
+        if len(text) > self.limits.text:
+            what = f"a text of {len(text)} characters; the longest has {self.limits.text}"
+            raise self.fault("too-long", what, line, column, "shorten it: nothing here is named by so long a text")
 
     def _place(self, node: _Node, anchor: str | None) -> None:
         if anchor is not None:
@@ -172,6 +190,7 @@ class TreeBuilder:
             return
         frame = self._frames[-1]
         frame.count += node.count
+        frame.text += node.text
         frame.height = max(frame.height, node.height)
         if frame.mapping is None:
             frame.sequence.append(node.value)

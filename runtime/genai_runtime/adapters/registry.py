@@ -57,7 +57,7 @@ class Adapter:
             return [self._value(at, made[role]) for at, (_, role) in enumerate(self.outputs)]
         except GenaiError as failure:
             raise type(failure)(failure.code, failure.what, help=failure.help, origin=self.origin) from failure
-        except (ArithmeticError, LookupError, TypeError, ValueError) as failure:
+        except Exception as failure:  # adapters of others raise what they like
             raise ExecutionError("adapter", f"{type(failure).__name__}: {failure}", origin=self.origin) from failure
 
     def _value(self, at: int, array: Array | Value) -> Value:
@@ -90,24 +90,26 @@ def open_adapter(
 
     Raises LoadError `adapter-missing`, `adapter-parameters`.
     """
-    factory = OURS.get(abi) or _installed(abi)
+    factory = OURS.get(abi) or _installed(abi, origin)
     if factory is None:
         help = f"install a package that provides it (entry-point group '{GROUP}')"
         raise LoadError("adapter-missing", f"no adapter '{abi}' is installed", help=help, origin=origin)
     try:
         call = factory(parameters) if program is None else factory(parameters, program)
-    except ValueError as fault:
-        raise LoadError(
-            "adapter-parameters", f"adapter '{abi}' refuses its parameters: {fault}", origin=origin
-        ) from fault
-    except (ArithmeticError, AttributeError, LookupError, TypeError) as fault:
-        what = f"adapter '{abi}' can't be made of its parameters: {type(fault).__name__}: {fault}"
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
+        what = f"adapter '{abi}' refuses its parameters: {fault}"
         raise LoadError("adapter-parameters", what, origin=origin) from fault
     return Adapter(call, inputs, outputs, origin, forms)
 
 
-def _installed(abi: str) -> Factory | None:
+def _installed(abi: str, origin: str) -> Factory | None:
     from importlib.metadata import entry_points  # 20 ms, for packages that need another adapter than ours
 
     found = next(iter(entry_points(group=GROUP, name=abi)), None)
-    return cast(Factory, found.load()) if found is not None else None
+    if found is None:
+        return None
+    try:
+        return cast(Factory, found.load())
+    except Exception as fault:  # whatever importing somebody's package raises
+        what = f"the adapter '{abi}' is installed as '{found.value}' and can't be loaded: {fault}"
+        raise LoadError("adapter-missing", what, help="mend the package that provides it", origin=origin) from fault

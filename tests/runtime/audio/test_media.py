@@ -11,7 +11,7 @@ import pytest
 from genai_runtime import ExecutionError, RequestError
 from genai_runtime.adapters.audio.wav import pcm16, read_wav
 from genai_runtime.media import Media, encode, encode_part, media_of
-from genai_runtime.publish import Result
+from genai_runtime.result import Result
 
 from tests.reference.sounds import resampled
 
@@ -52,6 +52,28 @@ def test_the_rate_changes_before_the_samples_become_integers() -> None:
     expected = pcm16(np.array(resampled(samples, 12000, 8000, "hann"), np.float32))
     assert np.abs(np.frombuffer(audio.content[44:], "<i2").astype(int) - expected).max() <= 1
     assert len(audio.content) == 44 + 2 * ((100 * 8000 + 6000) // 12000)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "channels", "rate"),
+    [("pcm_s16_le", 32768, 8000), ("pcm_s16_le", 32767, 65540), ("pcm_f32_le", 16384, 8000),
+     ("pcm_f32_le", 1, 1 << 30)],
+)  # fmt: skip
+def test_what_no_header_has_room_for_is_refused(encoding: str, channels: int, rate: int) -> None:
+    """16 bits for the bytes of a frame, 32 for those of a second: a document may state more of both (2.3)."""
+    many = media(encoding=encoding, channels=channels, sample_rate_hz=rate)
+    sound = np.zeros((1, channels, 2), np.float32)
+    for make in (lambda: encode(many, sound), lambda: encode_part(many, sound, first=True)):
+        with pytest.raises(ExecutionError) as refused:
+            make()
+        assert refused.value.code == "audio-header"
+    assert len(encode(media(container="raw", encoding=encoding, channels=channels), sound).content) >= sound.size * 2
+
+
+def test_a_finished_file_is_held_against_what_no_header_says_too() -> None:
+    many = media("post_adapter", channels=65535)
+    with pytest.raises(ExecutionError, match="audio-header"):
+        encode(many, np.zeros(100, np.uint8))
 
 
 @pytest.mark.parametrize("container", ["raw", "wav"])

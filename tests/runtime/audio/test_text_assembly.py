@@ -99,6 +99,13 @@ def test_the_longest_text_of_one_mark_is_done_with(kind: str, unit: str) -> None
     assert len(TRANSFORMS[kind](text, facts)) <= len(text) * 3  # it ends: a text that keeps it busy would hang here
 
 
+@pytest.mark.parametrize("text", ["x", "x**y", "**x", "x**"])
+def test_stars_around_a_text_are_taken_off_at_once(text: str) -> None:
+    """One pass over the line a pair of stars would take minutes here; requests of this length come of `replace`."""
+    stars = "*" * (1 << 17)
+    assert strip_markdown(f"{stars}{text}{stars}") == stripped(f"****{text}****")
+
+
 def program(**changes: Any) -> TextAssembly:
     held = {"max_input_tokens": 8, "max_output_units": 4, "state_advance_units": 1, "segments": [{"literal": "<"},
             {"field": "input", "transforms": [{"kind": "prefix", "value": "!"}]}, {"literal": "|"},

@@ -146,16 +146,28 @@ def pcm16(samples: Samples) -> npt.NDArray[np.int16]:
 
 
 def wav_header(channels: int, rate: int, data_bytes: int) -> bytes:
-    """The canonical 44 bytes before 16-bit integers."""
-    block = 2 * channels
+    """The canonical 44 bytes before 16-bit integers. Raises ExecutionError `audio-header`."""
+    block = _block(channels, rate, 2)
     riff = struct.pack("<4sI4s", b"RIFF", 36 + data_bytes, b"WAVE")
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, PCM, channels, rate, rate * block, block, 16)
     return riff + form + struct.pack("<4sI", b"data", data_bytes)
 
 
 def float_wav_header(channels: int, rate: int, frames: int) -> bytes:
-    """The 58 bytes before 32-bit floats: a format that is no PCM has an extension and a count of frames."""
-    block = 4 * channels
+    """The 58 bytes before 32-bit floats: a format that is no PCM has an extension and a count of frames.
+
+    Raises ExecutionError `audio-header`.
+    """
+    block = _block(channels, rate, 4)
     riff = struct.pack("<4sI4s", b"RIFF", 50 + frames * block, b"WAVE")
     form = struct.pack("<4sIHHIIHHH", b"fmt ", 18, IEEE_FLOAT, channels, rate, rate * block, block, 32, 0)
     return riff + form + struct.pack("<4sII4sI", b"fact", 4, frames, b"data", frames * block)
+
+
+def _block(channels: int, rate: int, width: int) -> int:
+    """Bytes of a frame. A header has 16 bits for them and 32 for those of a second, and a document may say more."""
+    block = channels * width
+    if block >= 1 << 16 or rate * block >= 1 << 32:
+        what = f"no WAV header can say {channels} channels of {width} bytes at {rate} Hz"
+        raise ExecutionError("audio-header", what, help="use fewer channels or a lower rate, or container: raw")
+    return block
