@@ -135,6 +135,30 @@ def test_a_graph_in_text_form_may_have_a_long_name(tmp_path: Path) -> None:
     judged(pair(root, name, "b.onnx"), NUMBERS, tmp_path)
 
 
+def test_a_branch_that_is_never_taken_keeps_a_graph_apart(tmp_path: Path) -> None:
+    """It drops an axis of one entry. Linked, ONNX Runtime knows that there are three, and opens the graph no more."""
+    root = tmp_path / "package"
+    save(
+        root / "a.onnx",
+        [op("Concat", ["one", "x"], ["y"], axis=0)],
+        [port("x", 2)],
+        [port("y", 3)],
+        one=[np.float32(1)],
+    )
+    drops = helper.make_graph([op("Squeeze", ["x", "axis"], ["d"])], "drops", [], [port("d")])
+    keeps = helper.make_graph([op("ReduceSum", ["x"], ["k"], keepdims=0)], "keeps", [], [port("k")])
+    nodes = [op("Size", ["x"], ["n"]), op("Equal", ["n", "single"], ["alone"])]
+    nodes.append(op("If", ["alone"], ["y"], then_branch=drops, else_branch=keeps))
+    save(root / "b.onnx", nodes, outputs=[port("y")], axis=np.array([0]), single=np.array(1))
+    components = {
+        "a": component("a.onnx", {"x": tensor("float32", 2)}, {"y": tensor("float32", 3)}),
+        "b": component("b.onnx", {"x": X}, {"y": tensor("float32")}),
+    }
+    steps = [invoke("a", {"x": "in"}, {"y": "u"}), invoke("b", {"x": "u"}, {"y": "v"})]
+    write(root, components, steps, {"in": application(tensor("float32", 2), "in")}, {"v": tensor("float32")})
+    judged(root, {"in": np.array([2, 3], np.float32)}, tmp_path, members=())
+
+
 @pytest.mark.parametrize("name", ["0.a/t", "1.b/y", "0.a/Neg.0", "0.a/x", ".0.a/t"])
 def test_values_may_be_named_like_what_is_inside(tmp_path: Path, name: str) -> None:
     root = tmp_path / "package"

@@ -122,7 +122,12 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         metavar="PASS",
         help="leave an optimisation out, e.g. fuse_islands (repeatable); it changes no result",
     )
-    parser.add_argument("--graph", metavar="FILE", help="the graph to take of a folder that declares none")
+    parser.add_argument(
+        "--graph",
+        action="append",
+        metavar="FILE",
+        help="the graph to take of a folder that declares none; twice for an encoder and its decoder",
+    )
     parser.add_argument("--strict", action="store_true", help="also refuse what onnxruntime-genai would not load")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")

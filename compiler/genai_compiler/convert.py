@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Converted:
     problems: tuple[Problem, ...]
 
 
-def convert_package(package: str | Path, graph: str | None = None) -> Converted:
+def convert_package(package: str | Path, graph: str | Sequence[str] | None = None) -> Converted:
     """The workflow of a package of any other dialect, as text. graph: as for compiling.
 
     Raises CompileError with every problem of the package, and where its document is a workflow already.

@@ -40,6 +40,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("genai-compile convert", description=__doc__)
     parser.add_argument("package", type=Path, metavar="PACKAGE", help="a package that declares no workflow of its own")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file; one that exists is not replaced")
-    parser.add_argument("--graph", metavar="FILE", help="the graph to take of a folder that declares none")
+    parser.add_argument(
+        "--graph",
+        action="append",
+        metavar="FILE",
+        help="the graph to take of a folder that declares none; twice for an encoder and its decoder",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no summary")
     return parser

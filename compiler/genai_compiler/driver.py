@@ -15,6 +15,7 @@ from genai_compiler.check.document import check_document
 from genai_compiler.check.generation_defaults import check_generation_defaults
 from genai_compiler.check.lora_uses import check_lora_uses
 from genai_compiler.check.revision import check_revision
+from genai_compiler.check.sound_side import sound_side
 from genai_compiler.check.text_side import check_text_side
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files, made_graphs
@@ -56,8 +57,8 @@ class Options:
 
     artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
     hints_file: advice of the user, an `execution_hints.json` (standard, section 9). without: passes to leave out.
-    graph: the graph to take of a folder that declares none, package-relative. strict: refuse what the reference runtime
-    would not load, too.
+    graph: the graph (or graphs) to take of a folder that declares none, package-relative. strict: refuse what the
+    reference runtime would not load, too.
     """
 
     bundle: bool = False
@@ -67,7 +68,7 @@ class Options:
     hints: ExecutionHints | Mapping[str, Any] | None = None
     hints_file: Path | None = None
     without: tuple[str, ...] = ()
-    graph: str | None = None
+    graph: str | Sequence[str] | None = None
     strict: bool = False
 
 
@@ -102,7 +103,7 @@ def compile_package(
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
-    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded)))
+    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2])
     if options.stop_after != "emit":
         return Compiled(None, plan, "", problems, notes)

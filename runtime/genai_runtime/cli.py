@@ -94,7 +94,7 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
         return _say(model, arguments)
     if arguments.task is not None:
         return _task(model, arguments)
-    if arguments.prompt is None and arguments.chat is None and arguments.tokens is None:
+    if arguments.prompt is None and arguments.chat is None and arguments.tokens is None and not arguments.audio:
         if sys.stdin.isatty():
             return _conversation(model, arguments)
         arguments.prompt = _standard_input()
@@ -144,6 +144,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen = {name: getattr(arguments, name) for name in (*FLOATS, *WHOLE) if getattr(arguments, name) is not None}
     return chosen | {
         "images": arguments.image,
+        "audio": arguments.audio,
         "max_new_tokens": arguments.max_new_tokens,
         "stop": arguments.stop or None,
         "adapters": _adapters(arguments.adapter),

@@ -9,7 +9,18 @@ from genai_runtime.versions import ShowVersion
 FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
 
-_OF_TEXT = ("image", "max_new_tokens", *FLOATS, *WHOLE, "stop", "adapter", "ignore_eos", "keep_special", "speculate")
+_OF_TEXT = (
+    "image",
+    "audio",
+    "max_new_tokens",
+    *FLOATS,
+    *WHOLE,
+    "stop",
+    "adapter",
+    "ignore_eos",
+    "keep_special",
+    "speculate",
+)
 _COUNTS = {
     **dict.fromkeys((*_OF_TEXT, "stats"), ("text",)),
     "system": ("chat",),
@@ -80,6 +91,9 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     """The options of a prompt or a chat."""
     parser.add_argument(
         "--image", action="append", type=Path, default=[], metavar="FILE", help="show this picture; may be repeated"
+    )
+    parser.add_argument(
+        "--audio", action="append", type=Path, default=[], metavar="FILE", help="hear this sound; may be repeated"
     )
     parser.add_argument("--system", help="system message of a chat")
     parser.add_argument("-n", "--max-new-tokens", type=int)

@@ -105,9 +105,10 @@ class Decoder:
     ) -> "Decoding":
         """State for one request. tokens: integer [rows, longest prompt], right-padded; limit: new tokens at most.
 
-        extras: values of the decoder's own ports, for the whole request. media, later: what the front takes beside the
-        tokens, with the prompt and with each step. own_prompt: the tokens are the request's prompt, whose rows' lengths
-        it knows; else every row is as long as the array. positions: the prompt's, where they are not negative.
+        extras: values of the decoder's own ports, for the whole request. media, later: what the front (the decoder,
+        where there is none) takes beside the tokens, with the prompt and with each step. own_prompt: the tokens are the
+        request's prompt, whose rows' lengths it knows; else every row is as long as the array. positions: the prompt's,
+        where they are not negative.
         Raises RequestError `empty-prompt`, `ragged-rows`, `one-row`, `missing-input`, `wrong-shape`, `bad-value`.
         """
         ids, lengths = to_array(tokens), request.prompt_lengths if own_prompt else None
@@ -212,7 +213,7 @@ class Decoding:
         Raises RequestError: `missing-input` where media come without, `wrong-shape`, `bad-value`.
         """
         if (given == -1).all():
-            if any(value.shape()[0] for value in self.media.values()):
+            if self.front is not None and any(value.shape()[0] for value in self.media.values()):
                 what = "media were given without positions, and what they are is the caller's to say"
                 raise RequestError("missing-input", what, help="give the prompt's positions as well")
             return
@@ -228,6 +229,10 @@ class Decoding:
         """Feeds of the prompt as the decoder takes them: tokens through the front, where there is one."""
         values = {port: view(array) for port, array in feeds.items()}
         return self.embedded(values.pop(self.spec.tokens), self.media) | values if self.front is not None else values
+
+    def own(self, pairs: Mapping[str, Value]) -> Mapping[str, Value]:
+        """Of what goes in beside the tokens, the decoder's own ports."""
+        return pairs if self.front is None else {}
 
     def embedded(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
         """What the front makes of tokens, by the decoder's ports. tokens: integer [rows, n]."""

@@ -65,7 +65,7 @@ def _tensor(name: str, value: Any) -> Array:
         value = [value]
     if isinstance(value, list | tuple) and value and all(isinstance(each, Bytes | Path) for each in value):
         files = cast(list[Bytes | Path], value)
-        return np.frombuffer(join_files([_content(name, each) for each in files]), np.uint8)
+        return np.frombuffer(join_files([content_of(name, each) for each in files]), np.uint8)
     try:
         array = np.asarray(value)
     except Exception as fault:  # whatever a foreign object's own conversion raises
@@ -75,7 +75,7 @@ def _tensor(name: str, value: Any) -> Array:
     return array
 
 
-def _content(name: str, file: Bytes | Path) -> bytes:
+def content_of(name: str, file: Bytes | Path) -> bytes:
     """The bytes of a file. Raises RequestError `no-such-file`, `unreadable-file`."""
     if not isinstance(file, Path):
         return bytes(file)

@@ -14,7 +14,7 @@ MASK_ROOM = 256
 class GrowingDecoding(Decoding):
     """A request whose attention operators append: past is exactly what is valid, and present is longer.
 
-    State of one size starts as zeros, and what a run gives is what the next one takes.
+    State of one size starts as zeros, and what a run gives is what the next one takes; or what the first run gives is.
     """
 
     def prompt(self) -> None:
@@ -23,7 +23,7 @@ class GrowingDecoding(Decoding):
         self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
         self._pasts = [slot.past for slot in spec.slots]
         arrays = self.prompt_feeds()
-        self._feeds = self.as_values(arrays) | dict(self.extras)
+        self._feeds = self.as_values(arrays) | dict(self.extras) | dict(self.own(self.media))
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
         feeds = self._feeds
         self._feeds = self.known_to(self.first_session, feeds)
@@ -31,6 +31,9 @@ class GrowingDecoding(Decoding):
         self._take()
         self._feeds = {**feeds, **self._feeds}
         self._run = binding.run_with_values(self.session, spec.origin)
+        self._feeds.update(self.own(self.later))
+        kept = [slot for slot in spec.slots if not slot.once]
+        self._outputs, self._pasts = [spec.logits, *(slot.present for slot in kept)], [slot.past for slot in kept]
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
             self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)

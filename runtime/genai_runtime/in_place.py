@@ -1,12 +1,14 @@
 """Decoding with past and present in one buffer: bound once, written in place, replaced only when it is full."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from genai_runtime import binding
 from genai_runtime.decoding import BoundRow, Decoding
 from genai_runtime.sample import to_float32
 from genai_runtime.state import grow, shared_state
-from genai_runtime.values import NUMPY, Array, view
+from genai_runtime.values import NUMPY, Array, Value, view
 
 NEVER = 1 << 62
 
@@ -21,7 +23,7 @@ class InPlaceDecoding(Decoding):
         values = self.known_to(self.first_session, self.as_values(feeds))
         for port, value in values.items():
             bound.bind_ortvalue_input(port, value)
-        self._bind_state(bound)
+        self._bind_state(bound, self.own(self.media))
         bound.bind_output(self.spec.logits, binding.CPU)
         self._run = binding.run_bound(self.first_session, self.spec.origin)
         self.passes += 1
@@ -36,19 +38,19 @@ class InPlaceDecoding(Decoding):
         self._bind_step()
         self.feed_rest()
 
-    def _bind_state(self, bound: binding.Bindings) -> None:
+    def _bind_state(self, bound: binding.Bindings, beside: Mapping[str, Value]) -> None:
         for slot, buffer in zip(self.spec.slots, self.state, strict=True):
             value = view(buffer, slot.dtype)
             bound.bind_ortvalue_input(slot.past, value)
             bound.bind_ortvalue_output(slot.present, value)
-        for port, extra in self.extras.items():
+        for port, extra in {**self.extras, **beside}.items():
             bound.bind_ortvalue_input(port, extra)
 
     def _bind_step(self) -> None:
         """One io-binding for all steps until the room is full."""
         spec = self.spec
         self._bound = bound = binding.new_bindings(self.session)
-        self._bind_state(bound)
+        self._bind_state(bound, self.own(self.later))
         if self.front is None:
             bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
         if spec.positions is not None:

@@ -66,6 +66,7 @@ _SHAPE: dict[str, Any] = {
     "placement": dict,
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [{**_PORT, "stage": str, "media": dict}],
+    "sound": dict | None,
     "speech": {"assemblies": [{"component": str, "program": _ASSEMBLY}], "outputs": [str]},
     "state_groups": [dict],
     "owned_inputs": [str],
@@ -82,6 +83,12 @@ _GRAPH = {"in": str, "file": str, "weights": str}
 _PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 _TABLE = {"in": str, "file": str, "offset": int, "dtype": str, "dims": [int], "sha256": str}
 _BY_COMPONENT = {"graphs": _GRAPH, "placement": _PLACED, "tables": _TABLE}
+_SOUND = {
+    "input": str,
+    "sample_rate": int,
+    "normalized": bool,
+    "start": int | None,
+}
 _SPECULATION = {"width": int, "by_itself": bool, "driven": bool, "reason": str}
 
 
@@ -157,10 +164,12 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
 
 
 def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
-    """Faults of what stands under a component's name, and of `speculation`, where there is one."""
+    """Faults of what stands under a component's name, and of `sound` and `speculation`, where there is such."""
     for key, entry in _BY_COMPONENT.items():
         if isinstance(data.get(key), dict):
             yield from _shape_faults(list(data[key].values()), [entry], key)
+    if isinstance(data.get("sound"), dict):
+        yield from _shape_faults(data["sound"], _SOUND, "sound")
     if isinstance(data.get("speculation"), dict):
         yield from _shape_faults(data["speculation"], _SPECULATION, "speculation")
 

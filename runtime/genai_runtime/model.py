@@ -24,6 +24,7 @@ from genai_runtime.request import Audience, Event, Request, Shared, Tally
 from genai_runtime.result import Result
 from genai_runtime.running import Executor, Run, outcome
 from genai_runtime.sessions import Sessions
+from genai_runtime.sound_input import sound_tensor, start_of_output
 from genai_runtime.speculation import speculates
 from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
@@ -68,6 +69,7 @@ class Model(Speaking):
         add_special_tokens: bool = True,
         skip_special_tokens: bool = True,
         images: Sequence[bytes | Path] = (),
+        audio: Sequence[bytes | Path] = (),
         adapters: Any = None,
         session: str | None = None,
         speculate: bool | None = None,
@@ -78,20 +80,25 @@ class Model(Speaking):
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
         gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
         that end a row, beside the package's end tokens. images: picture files, for a package with one input for them;
-        every row sees them. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in slot order; for
+        every row sees them. audio: sound files, likewise; the package may say how an output starts where there is no
+        prompt. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in slot order; for
         a batch also a list with one of these a row. session: continue the conversation of that name; it takes the
         turn when the generation has run to its end. speculate: whether the package's proposer drafts; the tokens are
         the same (docs/options.md). Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, no-session-state,
-        no-proposer, closed; bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
+        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, no-audio-input,
+        bad-audio, no-session-state, no-proposer, closed; bad-adapters, unknown-adapter, no-adapter-service and the
+        codes of an adapter selection).
         """
         executor = self._executor
         turn = self._turn(session)
+        if audio and prompt is None and batch is None:
+            prompt = start_of_output(self._manifest.data)
         seen, prompts = turn.continued(self._prompts(prompt, batch, add_special_tokens))
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
         asked = Asked(self._manifest.lora, wishes_of(adapters, len(prompts)))
-        further = Further(image_tensor(self._manifest.data, images), asked)
+        media = image_tensor(self._manifest.data, images) | sound_tensor(self._manifest.data, audio)
+        further = Further(media, asked)
         decoded = self._generation["prompt_decoded"]
         limits = resolve_limits(max_new_tokens, prompts if decoded else [[0]] * len(prompts), self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)

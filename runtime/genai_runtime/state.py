@@ -18,12 +18,16 @@ FIRST_ROOM = 512
 
 @dataclass(frozen=True)
 class Slot:
-    """One state tensor: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES."""
+    """One state tensor: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES.
+
+    once: what the first run gives is fed ever after, and no later run is asked for it.
+    """
 
     past: str
     present: str
     dtype: str
     dims: tuple[int, ...]
+    once: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class WindowedDecoding(InPlaceDecoding):
         counts = self.counts_of(np.zeros_like(self.lengths), self.lengths, self.room.first)
         session = self.first_session
         bound, run = binding.new_bindings(session), binding.run_bound(session, spec.origin)
-        self._bind_state(bound)
+        self._bind_state(bound, self.own(self.media))
         for port, array in {spec.tokens: tokens, **counts}.items():
             bound.bind_ortvalue_input(port, view(array))
         bound.bind_output(spec.logits, binding.CPU)

@@ -63,6 +63,13 @@ def test_the_rules_are_those_of_the_standard() -> None:
     assert set(OWNERS) == set(CHECKED)
 
 
+def test_a_shape_that_is_not_as_long_as_its_rank_says() -> None:
+    """Two mistakes at one place: the pictures' shape is not compared extent by extent."""
+    data = base("pictures")
+    data["preprocessing"]["image"]["outputs"][0]["contract"]["shape"] = [1]
+    assert ("G005", "preprocessing.image.outputs[0].contract") in found(data)
+
+
 def test_rules_of_a_code() -> None:
     assert set(rules_of("join-default")) == {"V257"}
     assert rules_of("no-such-code") == {}

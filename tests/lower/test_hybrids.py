@@ -116,10 +116,14 @@ def test_the_document_has_the_groups_of_the_standard(tmp_path: Path) -> None:
     ],
 )
 def test_a_state_of_any_name_is_found(tmp_path: Path, names: tuple[str, str]) -> None:
-    """The cache template with another last part; and what only the graph says: it computes the one from the other."""
+    """The cache template with another last part; and what only the graph says, which is noted."""
     model = built(tmp_path, hybrid(Recipe(), State(names)))
     wanted = recomputed(tmp_path / "package" / "model.onnx", [3, 7], 8)
     assert model.generate([3, 7], max_new_tokens=8, **FREE).tokens == wanted
+    told = [each for each in lower_genai_config(tmp_path / "package").notes if "told by the graph" in each]
+    assert told == ([] if names[1] == "present.0.anything" else [
+        f"state that no name finds, told by the graph: {names[0]!r} -> {names[1]!r}"
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize(

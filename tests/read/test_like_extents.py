@@ -153,3 +153,12 @@ def test_a_value_of_the_graph_is_no_table() -> None:
         made = model([*nodes, helper.make_node("Neg", [name], ["z"])], given, held, ["y", "z"])
         assert inferred(made)["z"] == ("c", "d")
         assert len(inferred(made)["y"]) == 3
+
+
+def test_a_list_of_a_port_that_says_it_is_endless_is_not_followed_entry_by_entry() -> None:
+    """A damaged document declares 2**53 entries: inference would write down each."""
+    node = helper.make_node("Concat", ["log", "next"], ["longer"], axis=0)
+    made = model([node], {"log": (I64, ("n",)), "next": (I64, (1,))}, {}, ["longer"])
+    made.graph.output[0].type.tensor_type.elem_type = I64
+    assert output_extents(made, {"log": (2**53,), "next": (1,)})["longer"] in ((None,), (2**53 + 1,))
+    assert output_extents(made, {"log": (3,), "next": (1,)})["longer"] == (4,)

@@ -168,6 +168,24 @@ def test_nodes_in_another_order_are_no_circle(tmp_path: Path) -> None:
     assert [each.name for each in read_signature(path, tmp_path).outputs] == ["y"]
 
 
+def test_a_branch_may_call_its_values_as_the_outputs_are_called(tmp_path: Path) -> None:
+    """So exporters write decoders that are merged of two: the branch reads its own value, not the node's output."""
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
+    value = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])
+    branch = helper.make_graph(nodes, "branch", [], [value])
+    flag = helper.make_tensor_value_info("flag", onnx.TensorProto.BOOL, [1])
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
+    other = helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, ["n"])
+    again = helper.make_graph([helper.make_node("Abs", ["x"], ["a"])], "again", [], [other])
+    switch = helper.make_node("If", ["flag"], ["a"], then_branch=again, else_branch=branch)
+    made = helper.make_model(helper.make_graph([switch], "g", [flag, x], [other]), ir_version=8)
+    made.opset_import[0].version = 17
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert [each.name for each in read_signature(path, tmp_path).outputs] == ["a"]
+
+
 def wrapped(number: int, body: bytes) -> bytes:
     """A protobuf field of `number` that holds `body`: tag, length, bytes."""
     length, out = len(body), bytearray()

@@ -134,7 +134,8 @@ def _contract(output: ImageOutput, shapes: list[Dims], path: Path) -> Faults:
 
 
 def _agree(shape: tuple[int | str, ...], dims: Dims) -> bool:
-    return all(isinstance(each, str) or dim is None or each == dim for each, dim in zip(shape, dims, strict=True))
+    pairs = zip(shape, dims, strict=False)
+    return len(shape) == len(dims) and all(isinstance(each, str) or dim is None or each == dim for each, dim in pairs)
 
 
 def _shown(shapes: list[Dims]) -> str:

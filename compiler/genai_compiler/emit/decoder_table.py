@@ -65,6 +65,7 @@ def _decode_origin(plan: Plan) -> str:
 
 def _slots(group: StateGroup) -> str:
     return ", ".join(
-        f"Slot({literal(each.past)}, {literal(each.present)}, {literal(each.dtype)}, {literal(each.dims)})"
+        f"Slot({literal(each.past)}, {literal(each.present)}, {literal(each.dtype)}, {literal(each.dims)}"
+        f"{', once=True' if each.once else ''})"
         for each in group.slots
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.check.generation_defaults import OWN_FIELDS
+from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.kernels import kernels
 from genai_compiler.emit.speech import speech, speech_files
@@ -20,6 +21,7 @@ from genai_compiler.read.document import ApplicationSource, GenerationDefaults
 from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
+from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
 from genai_compiler.read.token_ids import token_ids
 
 FORMAT = 2
@@ -57,6 +59,7 @@ def manifest(
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [_output(each, package) for each in plan.outputs],
         "speech": speech(package),
+        "sound": sound_side(package)[0],
         "owned_inputs": _owned_inputs(plan, package),
         "adapters": lora_data(package),
         "overridable": [
@@ -84,6 +87,7 @@ def package_files(package: Package) -> dict[str, Path]:
     names |= {
         each for each in (text.tokenizer, text.tokenizer_config, text.chat_template, text.special_tokens_map) if each
     }
+    names |= {SOUND_PROCESSOR} if sound_side(package)[0] is not None else set()
     return {name: find_artifact(package.root, name).file for name in names}
 
 

@@ -10,18 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.lower.bare_facts import document_doubts
-from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, FrontFacts
+from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, Flag, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.false_statements import short_tables
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
-from genai_compiler.lower.matching import Surroundings
-from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
+from genai_compiler.lower.matching import Surroundings, rank_of
+from genai_compiler.lower.merge_facts import (
+    Merge,
+    choose_aliasing,
+    merge_crossed,
+    merge_length,
+    merge_states,
+    merge_vocabulary,
+)
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import merge_paged, with_pages
-from genai_compiler.lower.plain_state import plain_state
+from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.stated import Fact, Stated
+from genai_compiler.lower.switched_state import switched_decoder
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
 from genai_compiler.problem import CompileError, Problem, errors, ordered
@@ -36,6 +44,7 @@ from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
+from genai_compiler.read.value_flow import Edges
 
 _IO: DocPath = ("model", "io")
 _PATHS: dict[Fact, DocPath] = {
@@ -91,15 +100,24 @@ class DecoderSource:
         counts = read_counts(model.graph)
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
-        around = Surroundings(tokens, streams, fed, unread, self.zeros)
-        ports, found = match_io(
-            self.io, signature, around, self.path, self.places, lambda: plain_state(model.graph, signature)
-        )
+        networks = switched_decoder(model.graph, signature)
+        flag, crossed = (networks.flag, networks.state.crossed) if networks is not None else (None, ())
+
+        def told() -> PlainState:
+            return networks.state if networks is not None else plain_state(model.graph, signature)
+
+        prompts = model.graph if networks is None else networks.first_graph
+        flat = [each for each in signature.inputs if each.dtype in ("int64", "int32") and rank_of(each) == 2]
+        masks = source_masks(flat, told(), Edges(prompts)) if fed else ()  # an encoder beside it, and its mask
+        over_source = frozenset(each.name for each in masks)
+        around = Surroundings(tokens, streams, fed, unread, self.zeros, flag, crossed, over_source)
+        ports, found = match_io(self.io, signature, around, self.path, self.places, told)
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
         paged = merge_paged(decoder, None, merge)
         dense = decoder if paged is None else replace(decoder, keys=(), values=())
         states, windows = split_windows(merge_states(dense, merge), merge)
+        over_encoder = merge_crossed(ports.crossed, merge)
         one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, dense, merge)
@@ -144,6 +162,8 @@ class DecoderSource:
             prompt=prompt,
             start=text.decoder_start if prompt != PROMPT else None,
             paged=with_pages(paged, length),
+            flag=Flag(networks.flag, networks.later) if networks is not None else None,
+            crossed=over_encoder,
         )
         return facts, text, ordered(problems)
 

@@ -8,6 +8,7 @@ from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.false_statements import absent_ports, short_tables
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
+from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
@@ -38,12 +39,13 @@ class Start:
 
 @dataclass(frozen=True)
 class ConfigDecoder:
-    """The decoder, the text files beside it, `generation.defaults`, and warnings."""
+    """The decoder, the text files beside it, `generation.defaults`, warnings, and state that no name has found."""
 
     facts: DecoderFacts
     text: TextFacts
     defaults: dict[str, Any]
     problems: tuple[Problem, ...]
+    unnamed: tuple[LayerPorts, ...] = ()
 
     def lowered(self, config: GenaiConfig, document: dict[str, Any], found: list[Problem]) -> Lowered:
         """The package in the standard's form. document: the one made of the facts, complete; found: other problems.
@@ -55,7 +57,7 @@ class ConfigDecoder:
         return Lowered(
             document=document,
             problems=ordered([*found, *self.problems]),
-            notes=_notes(config, self.facts, self.text),
+            notes=(*_notes(config, self.facts, self.text), *_unnamed(self.unnamed)),
             text=self.text,
             providers=config.decoder.session.providers,
             session_options=config.decoder.session,
@@ -148,7 +150,7 @@ def config_decoder(
         lengths=ports.lengths,
         window=joined.window if joined is not None else None,
     )
-    return ConfigDecoder(facts, text, defaults, tuple(problems))
+    return ConfigDecoder(facts, text, defaults, tuple(problems), ports.unnamed)
 
 
 def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:
@@ -171,3 +173,9 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
     if facts.one_token:
         notes.append("the graph takes one token a call: a prompt is fed token by token")
     return tuple(notes)
+
+
+def _unnamed(found: tuple[LayerPorts, ...]) -> tuple[str, ...]:
+    pairs = [f"{each.past.name!r} -> {each.present.name!r}" for each in found]
+    more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+    return (f"state that no name finds, told by the graph: {', '.join(pairs[:4])}{more}",) if pairs else ()

@@ -8,6 +8,7 @@ from typing import Any
 
 from genai_compiler.lower.decoder_facts import (
     CombinedState,
+    CrossState,
     DecoderFacts,
     FixedState,
     FrontFacts,
@@ -52,7 +53,8 @@ def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
         shape = [2, "batch", state.heads, positions, state.head_dim]
         layout = {"kind": "request_aligned", "axis": 1}
         return {"dtype": state.dtype, "rank": 5, "shape": shape, "batch_layout": layout}
-    extent = positions if state.capacity is None else state.capacity
+    symbol = "source_sequence" if isinstance(state, CrossState) else positions
+    extent = symbol if state.capacity is None else state.capacity
     shape = ["batch", state.heads, extent, state.head_dim]
     return {"dtype": state.dtype, "rank": 4, "shape": shape, "batch_layout": ALIGNED}
 
@@ -90,7 +92,7 @@ def window_parameters(facts: DecoderFacts) -> Data:
 
 
 def zero_contract(port: Port) -> Data:
-    """One number for the whole call, in the port's own rank."""
+    """One element for the whole call, in the port's own rank."""
     shape = [1] if port.shape is None or port.shape else []
     return {"dtype": port.dtype, "rank": len(shape), "shape": shape}
 
@@ -119,6 +121,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
         inputs[positions.name] = over_tokens(positions) if packed else application_contract(positions, "sequence")
         roles[positions.name] = "position_ids"
     inputs |= {port.name: zero_contract(port) for port in facts.zero_inputs}
+    inputs |= {facts.flag.port.name: zero_contract(facts.flag.port)} if facts.flag is not None else {}
     inputs |= {each.port.name: row_wise(each.port) for each in facts.extras}
     roles |= {each.port.name: each.role for each in facts.extras if each.role}
     inputs |= {port.name: row_wise(port) for port in facts.unread}
@@ -133,6 +136,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
         *facts.combined,
         *facts.static_states,
         *facts.windows,
+        *facts.crossed,
         *facts.fixed_states,
     )
     inputs |= {state.input: cell_contract(state, "past_sequence") for state in states}

@@ -43,6 +43,19 @@ class StatePort:
 
 
 @dataclass(frozen=True)
+class CrossState(StatePort):
+    """A cache over what an encoder made: the decoder's first run gives it, later ones take it. capacity: its extent."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An input that picks one network for the prompt and another for later tokens; later: its value there."""
+
+    port: Port
+    later: bool
+
+
+@dataclass(frozen=True)
 class CombinedState:
     """Keys and values of a layer in one tensor, [2, batch, heads, positions, head_dim], that grows."""
 
@@ -226,12 +239,11 @@ class DecoderFacts:
     static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
     left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
     paged: caches in pages, over tokens of all rows in one axis: token_ids int [tokens], position_ids int [tokens] or
-    [3, tokens], logits float [tokens, vocabulary] or [batch, vocabulary]. lengths: inputs that
-    tell one row its length, window: how its prompt is cut.
-    unread: inputs that no node reads. front:
-    what the tokens go through first. prompt: the workflow input that the decoder starts from; start: the token there
-    when nobody gives one, None when nobody says. mask_use: see read.graph_facts. aliasing: whether past and present may
-    (or must) be one buffer.
+    [3, tokens], logits float [tokens, vocabulary] or [batch, vocabulary]. lengths: inputs that tell one row its length;
+    window: how its prompt is cut. unread: inputs that no node reads. front: what the tokens go through first. prompt:
+    the workflow input that the decoder starts from; start: the token there when nobody gives one, None when nobody
+    says. mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer. flag: what
+    picks a network; crossed: the caches that the network for the prompt alone gives.
     """
 
     artifact: str
@@ -263,6 +275,8 @@ class DecoderFacts:
     paged: PagedCache | None = None
     lengths: tuple[LengthPort, ...] = ()
     window: PromptWindow | None = None
+    flag: Flag | None = None
+    crossed: tuple[CrossState, ...] = ()
 
     @property
     def paged_states(self) -> tuple[PagedState, ...]:

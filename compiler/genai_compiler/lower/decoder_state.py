@@ -2,7 +2,8 @@
 
 Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
 kinds, `decoder_window_kv` those that keep a window, `decoder_paged_kv` those in pages, `decoder_combined_kv` those that
-hold keys and values together; `decoder_recurrent` the states that each step replaces, which have
+hold keys and values together, `decoder_cross_kv` those over what an encoder made; `decoder_recurrent` the states that
+each step replaces, which have
 no role, and their index for a layer.
 """
 
@@ -14,6 +15,7 @@ from genai_compiler.lower.packed_rows import paged_group
 
 _CACHES, _STATIC, _REPLACED = "decoder_kv", "decoder_static_kv", "decoder_recurrent"
 _WINDOWS, _COMBINED, _PAGED = "decoder_window_kv", "decoder_combined_kv", "decoder_paged_kv"
+_CROSS = "decoder_cross_kv"
 
 
 def state_cells(facts: DecoderFacts) -> dict[str, State]:
@@ -25,6 +27,7 @@ def state_cells(facts: DecoderFacts) -> dict[str, State]:
         (static, facts.static_states),
         (_WINDOWS, facts.windows),
         (_COMBINED, facts.combined),
+        (_CROSS, facts.crossed),
         (_REPLACED, facts.fixed_states),
     )
     return {f"{name}.{index:04d}": state for name, states in groups for index, state in enumerate(states)}
@@ -73,6 +76,7 @@ def state_groups(facts: DecoderFacts) -> Data:
     window: Data = {"kind": "sliding_attention", "update": {"kind": "replace"}}
     groups.append((_WINDOWS, window, "permitted"))
     groups.append((_COMBINED, {"kind": "full_attention", "sequence_axis": 3}, "forbidden"))
+    groups.append((_CROSS, {"kind": "cross_attention", "sequence_axis": 2}, "forbidden"))
     groups.append((_REPLACED, replaced, "forbidden"))
     found: Data = {}
     for name, group, aliasing in groups:

@@ -37,6 +37,9 @@ CAPABILITIES = (
 )
 FORMED = -1
 """The default of positions that the runtime forms itself unless the caller gives them."""
+FIRST_PASS, LATER_PASS = "package.first_pass", "package.later_pass"
+_NETWORK = "network"
+"""The cell of the flag that picks one network for the prompt and another for later tokens."""
 # Sampling fields a caller may set, by the workflow input that carries each (section 1.8).
 _SAMPLING = {
     "temperature": ("sampling_temperature", "float32", 1.0),
@@ -143,6 +146,9 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
         contract = media_contract(port)
         none = [0, *(port.shape or ())[1:]]
         inputs[f"package.no_{port.name}"] = _literal({**contract, "shape": none}, 0.0 if "float" in port.dtype else 0)
+    if facts.flag is not None:
+        for name, value in ((FIRST_PASS, not facts.flag.later), (LATER_PASS, facts.flag.later)):
+            inputs[name] = _literal(zero_contract(facts.flag.port), value)
     inputs["package.active"] = _literal(FLAG, True)
     inputs["package.done"] = _literal(FLAG, False)
     inputs["package.accepted_len"] = _literal(COUNT, 0)
@@ -207,6 +213,8 @@ def _state(facts: DecoderFacts) -> Data:
         rule = {"kind": "bounded", "axis": 0, "max": "package.sequence_capacity"}
         media = {"contract": media_contract(port), "initializer": f"package.no_{port.name}", **plain}
         cells[f"media.{port.name}"] = {**media, "recurrence": rule}
+    if facts.flag is not None:
+        cells[_NETWORK] = {"contract": zero_contract(facts.flag.port), "initializer": FIRST_PASS, **plain}
     if facts.static_cache is not None:
         contract = count_contract(facts.static_cache.write_indices)
         cells["cache_lengths"] = {"contract": contract, "initializer": "package.cache_lengths", **plain}
@@ -224,6 +232,8 @@ def _loop(facts: DecoderFacts) -> Data:
     carried: list[Data] = [{"cell": cell, "next": f"body.{cell}"} for cell in (*policy, *cells)]
     for port, value in facts.front.media if facts.front is not None else ():
         carried.append({"cell": f"media.{port.name}", "initial": value, "next": f"package.no_{port.name}"})
+    if facts.flag is not None:
+        carried.append({"cell": _NETWORK, "next": LATER_PASS})
     return {
         "kind": "loop",
         "setup": [],
@@ -260,6 +270,7 @@ def _invoke_decoder(facts: DecoderFacts) -> Data:
     inputs |= application_inputs(facts)
     inputs |= {each.port.name: each.value for each in facts.extras if each.value}
     inputs |= {port.name: f"package.{port.name}" for port in (*facts.zero_inputs, *facts.unread)}
+    inputs |= {facts.flag.port.name: _NETWORK} if facts.flag is not None else {}
     cells = state_cells(facts)
     inputs |= {port.name: "cache_lengths" for port in control_ports(facts)}
     inputs |= {state.input: cell for cell, state in cells.items()}

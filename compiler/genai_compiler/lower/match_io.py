@@ -7,6 +7,7 @@ are past and present of an attention operator. No port is found by how it is spe
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from genai_compiler.lower.cross_caches import cross_caches
 from genai_compiler.lower.decoder_facts import Extra, StaticCache
 from genai_compiler.lower.match_paged import packed_integers, three_packed, told_paged
 from genai_compiler.lower.match_ports import MatchedPorts
@@ -26,12 +27,16 @@ _INTEGERS = ("int64", "int32")
 
 @dataclass(frozen=True)
 class IoPorts:
-    """Which port plays which part. extras: the same for a whole request. unread: inputs that no node reads."""
+    """Which port plays which part. extras: the same for a whole request. unread: inputs that no node reads.
+
+    crossed: caches that the first run gives, key and value of each layer in turns.
+    """
 
     decoder: MatchedPorts
     static: StaticCache | None
     extras: tuple[Extra, ...]
     unread: tuple[Port, ...]
+    crossed: tuple[LayerPorts, ...]
 
 
 @dataclass
@@ -108,7 +113,7 @@ def match_io(
     tokens = surroundings.tokens or matching.input(io.token_input, "token_input")
     for name in surroundings.streams:
         matching.unclaimed.pop(name, None)
-    for zero in surroundings.zeros:
+    for zero in (*surroundings.zeros, *([surroundings.flag] if surroundings.flag is not None else [])):
         matching.unclaimed.pop(zero.name, None)
     named = (
         ("encoder_hidden_states", io.encoder_hidden_states_input),
@@ -127,17 +132,17 @@ def match_io(
     keys, values = _caches(io, signature, matching)
     fixed = _replaced(io, matching)
     unread = _claim_unread(surroundings, io, matching)
+    crossed = cross_caches(io, surroundings, matching)
     if told is not None and static is None:
         keys, values, fixed = _unnamed(io, told, (keys, values, fixed), matching)
-    _check_cross_caches(io, matching)
     if logits is None and io.logits_output is None:
         logits = _find_logits(matching)
     _check_logits(logits, matching)
     if paged is not None:
         tokens, positions = _packed(io, tokens, positions, matching)
         _refuse_unclaimed(matching)
-        found = MatchedPorts(tokens, None, positions, logits, hidden, (), keys, values, fixed, (), (), paged)
-        return IoPorts(found, static, tuple(extras), unread), tuple(matching.problems)
+        found = MatchedPorts(tokens, None, positions, logits, hidden, (), keys, values, fixed, paged=paged)
+        return IoPorts(found, static, tuple(extras), unread, crossed), tuple(matching.problems)
     sequence = _sequence(logits)
     if positions is None and io.position_ids_input is None:
         positions = _three_axes(matching)
@@ -146,17 +151,22 @@ def match_io(
     if mask is None and io.attention_mask_input is None:
         other = _last_extent(tokens)
         mask = matching.pick(
-            [each for each in _flat_integers(matching) if _last_extent(each) != other],
+            [
+                each
+                for each in _flat_integers(matching)
+                if _last_extent(each) != other and each.name not in surroundings.over_source
+            ],
             "attention_mask_input",
             "attention mask",
             False,
         )
     if positions is None and io.position_ids_input is None:
-        positions = matching.pick(_flat_integers(matching), "position_ids_input", "positions", False)
+        flat = [each for each in _flat_integers(matching) if each.name not in surroundings.over_source]
+        positions = matching.pick(flat, "position_ids_input", "positions", False)
     _check_integers(tokens, mask, positions, matching)
     _refuse_unclaimed(matching)
     found = MatchedPorts(tokens, mask, positions, logits, hidden, surroundings.zeros, keys, values, fixed)
-    return IoPorts(found, static, tuple(extras), unread), tuple(matching.problems)
+    return IoPorts(found, static, tuple(extras), unread, crossed), tuple(matching.problems)
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
@@ -344,20 +354,6 @@ def _claim_unread(surroundings: Surroundings, io: BareIo, matching: IoMatching) 
         what = f"the caches {listed(crossed, 2)} are declared, but no node of the graph reads them"
         matching.report("config-contradicts-graph", ("cross_kv_inputs",), what, "export without them", True)
     return tuple(matching.unclaimed.pop(name) for name in names)
-
-
-def _check_cross_caches(io: BareIo, matching: IoMatching) -> None:
-    """Cross-attention caches that the graph reads must come from a stage."""
-    for at, name in enumerate(io.cross_kv_inputs or ()):
-        if name not in matching.inputs:
-            matching.input(name, "cross_kv_inputs", at)
-    read = [name for name in io.cross_kv_inputs or () if name in matching.unclaimed]
-    if read:
-        what = f"nothing computes the cross-attention caches {listed(read, 2)} before the decoder runs"
-        help = "describe the encoder that gives them in pipeline.models, and join them in pipeline.dataflow"
-        matching.report("unsupported-package-class", ("cross_kv_inputs",), what, help)
-        for name in read:
-            del matching.unclaimed[name]
 
 
 def _refuse_unclaimed(matching: IoMatching) -> None:

@@ -30,8 +30,9 @@ _INTEGERS = ("int64", "int32")
 class MatchedPorts:
     """Which graph port plays which part. Ports that a problem was reported for are None or left out.
 
-    extras: what stages before the loop feed. combined: caches that hold keys and values together. paged: what tells
-    rows and pages apart; keys and values are then caches in pages. lengths: what tells one row its length.
+    extras: what stages before the loop feed. combined: caches that hold keys and values together. unnamed: state among
+    these that no name has found, but the graph. paged: what tells rows and pages apart; keys and values are then caches
+    in pages. lengths: what tells one row its length.
     """
 
     token_ids: Port | None
@@ -45,6 +46,7 @@ class MatchedPorts:
     fixed: tuple[LayerPorts, ...]
     extras: tuple[Extra, ...] = ()
     combined: tuple[LayerPorts, ...] = ()
+    unnamed: tuple[LayerPorts, ...] = ()
     paged: PagedPorts | None = None
     lengths: tuple[LengthPort, ...] = ()
 
@@ -76,18 +78,19 @@ def match_ports(
     values = match_layers(matching, "past_value_names", "present_value_names")
     combined = match_layers(matching, "past_names", "present_names")
     fixed = match_fixed(matching)
-    if told is not None:
-        more = unnamed_state(matching, told, (*keys, *values, *fixed, *combined))
-        keys, values, fixed = (*keys, *more[0]), (*values, *more[1]), (*fixed, *more[2])
+    named = (*keys, *values, *fixed, *combined)
+    more = unnamed_state(matching, told, named) if told is not None else ((), (), ())
+    keys, values, fixed = (*keys, *more[0]), (*values, *more[1]), (*fixed, *more[2])
     refuse_unpaired(matching)
     check_pairs(matching, keys, values)
     zeros = _zero_inputs(matching)
     lengths = match_lengths(matching)
     _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
     logits, hidden = _logits(matching), _hidden(matching)
-    ports = MatchedPorts(
-        tokens, mask, positions, logits, hidden, zeros, keys, values, fixed, extras, combined, paged, lengths
-    )
+    unnamed = (*more[0], *more[1], *more[2])
+    told_ports = (tokens, mask, positions, logits, hidden)
+    state = (keys, values, fixed)
+    ports = MatchedPorts(*told_ports, zeros, *state, extras, combined, unnamed, paged, lengths)
     return ports, tuple(matching.problems)
 
 

@@ -34,8 +34,9 @@ class Surroundings:
     """What is known of inputs from beyond the block. fed: input -> the workflow value that a stage feeds it with.
 
     unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
-    model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. joined: the stages that the
-    decoder is cut into.
+    model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. flag: the input that picks one
+    network for the prompt and one for later tokens; crossed: (past, present) of the caches that the first gives.
+    over_source: masks over what an encoder gives. joined: the stages that the decoder is cut into.
     """
 
     tokens: Port | None = None
@@ -43,6 +44,9 @@ class Surroundings:
     fed: Mapping[str, str] = field(default_factory=dict[str, str])
     unread: frozenset[str] = frozenset()
     zeros: tuple[Port, ...] = ()
+    flag: Port | None = None
+    crossed: tuple[tuple[str, str], ...] = ()
+    over_source: frozenset[str] = frozenset()
     joined: Joined | None = None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from genai_compiler.lower.decoder_facts import Aliasing, PagedState, StatePort
+from genai_compiler.lower.decoder_facts import Aliasing, CrossState, PagedState, StatePort
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import spell_port
@@ -67,6 +67,12 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
     elif not found and ports.fixed:
         check_layers(ports, merge)
     return states
+
+
+def merge_crossed(ports: tuple[LayerPorts, ...], merge: Merge) -> tuple[CrossState, ...]:
+    """Caches over what an encoder made, every extent but their length a number. ports: key and value in turns."""
+    found = (_state("value" if at % 2 else "key", each, merge) for at, each in enumerate(ports))
+    return tuple(CrossState(**vars(each)) for each in found if each is not None)
 
 
 def _state(role: Literal["key", "value"], ports: LayerPorts, merge: Merge) -> StatePort | None:

@@ -11,14 +11,15 @@ from onnx import GraphProto
 
 from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
-from genai_compiler.lower.plain_state import PlainState, plain_state
+from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
+from genai_compiler.lower.switched_state import switched_decoder
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.nodes import input_at, nested_graphs
 from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.value_flow import Edges
 
 _INTEGERS = ("int64", "int32")
-_KINDS_OF_TOKENS = 16
+KINDS_OF_TOKENS = 16
 """A table with fewer rows tells kinds of tokens apart, not positions."""
 
 
@@ -26,11 +27,15 @@ _KINDS_OF_TOKENS = 16
 class PlainPorts:
     """The block, and what keeps it from being complete: (code, field of `model.io` that would say it, what, help).
 
-    zeros: inputs for how many positions to give logits of; 0 is all.
+    zeros: inputs for how many positions to give logits of; 0 is all. loose: inputs in the form of state that no output
+    follows; over_source: masks that reach no attention over the decoder's own tokens. keeps: whether there is state.
     """
 
     io: dict[str, Any]
     zeros: tuple[Port, ...] = ()
+    loose: tuple[Port, ...] = ()
+    over_source: tuple[Port, ...] = ()
+    keeps: bool = False
     faults: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def block(self) -> BareIo:
@@ -41,18 +46,23 @@ class PlainPorts:
 def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None) -> PlainPorts:
     """Find the ports. vocabulary: how many token ids there are, where a configuration says so.
 
-    Faults: ambiguous-port, unclaimed-input, no-logits, no-embedding-stage, unsupported-package-class.
+    Faults: ambiguous-port, no-logits, no-embedding-stage, unsupported-package-class.
     """
-    state, edges = plain_state(graph, signature), Edges(graph)
-    found = PlainPorts({"sequence_source": "token_ids", **_state_fields(graph, state)})
+    networks = switched_decoder(graph, signature)
+    if networks is None:
+        _refuse_switches(graph, signature, found := PlainPorts({}))
+        state, faults = plain_state(graph, signature), found.faults
+    else:
+        state, graph, faults = networks.state, networks.later_graph, []
+    edges = Edges(graph)
+    prompts = edges if networks is None else Edges(networks.first_graph)
+    found = PlainPorts({"sequence_source": "token_ids", **_state_fields(graph, state)}, faults=faults)
+    found.keeps = bool(state.inputs)
     found.zeros = tuple(each for each in signature.inputs if _counts_from_the_end(each, edges))
     for doubt in state.doubts:
         found.faults.append(("ambiguous-port", "kv_inputs", doubt, ""))
-    for port in signature.inputs:
-        if port.name in state.loose and edges.counts[port.name]:
-            what = f"nothing feeds the graph's input {port.name!r} ({spell_port(port)}): no output is its next value"
-            found.faults.append(("unclaimed-input", "", what, "export without it, or declare what gives it"))
-    _refuse_switches(graph, signature, found)
+    read = edges.counts + prompts.counts
+    found.loose = tuple(each for each in signature.inputs if each.name in state.loose and read[each.name])
     inputs = {each.name: each for each in signature.inputs}
     packed = told_paged(signature, inputs) is not None
     flat = [each for each in inputs.values() if each.dtype in _INTEGERS and rank_of(each) == 2 - packed]
@@ -63,7 +73,8 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
     if tokens is None:
         return found
     found.io["token_input"] = tokens.name
-    rest = [each for each in flat if each is not tokens]
+    found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts))
+    rest = [each for each in flat if each is not tokens and each not in found.over_source]
     three = three_packed(inputs.values()) if packed else _three_rows(signature)
     _name_rest(tokens, rest, three, edges, found)
     return found
@@ -157,7 +168,7 @@ def _name_rest(tokens: Port, rest: list[Port], three: list[Port], edges: Edges, 
 
 
 def _places(port: Port, edges: Edges) -> bool:
-    return edges.turns(port.name) or any(each >= _KINDS_OF_TOKENS for each in edges.table_rows(port.name))
+    return edges.turns(port.name) or any(each >= KINDS_OF_TOKENS for each in edges.table_rows(port.name))
 
 
 def _three_rows(signature: Signature) -> list[Port]:
@@ -180,6 +191,9 @@ def _state_fields(graph: GraphProto, state: PlainState) -> dict[str, Any]:
         "kv_inputs": [past for past, _ in state.caches],
         "kv_outputs": [present for _, present in state.caches],
     }
+    if state.crossed:
+        fields["cross_kv_inputs"] = [past for past, _ in state.crossed]
+        fields["cross_kv_outputs"] = [present for _, present in state.crossed]
     if state.replaced:
         fields["state_pairs"] = [
             {"input": past, "output": present, "init": "zeros", "update": "replace"} for past, present in state.replaced
@@ -217,7 +231,7 @@ def _refuse_switches(graph: GraphProto, signature: Signature, found: PlainPorts)
             branches = " between two networks in one graph" if port.name in chosen else ""
             what = (
                 f"the input {port.name!r} ({spell_port(port)}) switches{branches}, one for prompts and one for later "
-                "tokens; that takes two values of it in one request, which is not compiled yet"
+                "tokens; nothing in the graph tells which value of it is for which"
             )
             help = "take the variant of the graph without the switch: the decoder with past, not the merged one"
             found.faults.append(("unsupported-package-class", "", what, help))

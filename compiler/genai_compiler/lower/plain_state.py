@@ -5,7 +5,7 @@ assignment of the outputs to the inputs is possible. Whether a cache holds keys 
 the softmax.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto
@@ -18,10 +18,10 @@ from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.value_flow import Edges, reaching
 
 _PLAIN = frozenset({"Cast", "Identity"})
-_SPREAD = _PLAIN | frozenset({"Transpose", "Unsqueeze", "Squeeze", "Expand", "Reshape", "Mul", "Tile", "Concat"})
+_SPREAD = _PLAIN | frozenset({"Transpose", "Unsqueeze", "Squeeze", "Expand", "Reshape", "Mul", "Tile", "Concat", "Pad"})
 _SCORES = _PLAIN | frozenset({"Add", "Mul", "Div", "Where", "Reshape", "Tanh", "Max"})
-_WEIGHTS = _PLAIN | frozenset({"Reshape", "Where", "Mul", "Dropout"})
-_PRODUCTS = frozenset({"MatMul", "Einsum"})
+_WEIGHTS = _PLAIN | frozenset({"Reshape", "Where", "Mul", "Dropout", "Pad"})
+_PRODUCTS = frozenset({"MatMul", "Einsum", "FusedMatMul"})
 _OPERATORS = {("", "Attention"), ("com.microsoft", "MultiHeadAttention")}
 """Operators that take keys as their second input and values as their third."""
 
@@ -33,7 +33,8 @@ class PlainState:
     """Ports in pairs (past, present). caches: key and value of each layer in turns; replaced: states of one size.
 
     scattered: caches of the graph's own capacity, key and value in turns; doubts: what can't be told, in words;
-    loose: inputs in the form of state that no output follows.
+    loose: inputs in the form of state that no output follows. crossed: caches over what an encoder made, key and value
+    in turns: the first run gives them, later ones take them.
     """
 
     caches: tuple[tuple[str, str], ...]
@@ -41,43 +42,44 @@ class PlainState:
     scattered: tuple[tuple[str, str], ...]
     doubts: tuple[str, ...]
     loose: tuple[str, ...]
+    crossed: tuple[tuple[str, str], ...] = ()
 
     @property
     def inputs(self) -> frozenset[str]:
         """Every past."""
-        return frozenset(past for past, _ in (*self.caches, *self.replaced, *self.scattered))
+        return frozenset(past for past, _ in (*self.caches, *self.replaced, *self.scattered, *self.crossed))
 
     @property
     def outputs(self) -> frozenset[str]:
         """Every present."""
-        return frozenset(present for _, present in (*self.caches, *self.replaced, *self.scattered))
+        return frozenset(present for _, present in (*self.caches, *self.replaced, *self.scattered, *self.crossed))
 
 
 def plain_state(graph: GraphProto, signature: Signature) -> PlainState:
     """The state of a decoder graph."""
-    told = list(_told(signature.cache_ops, scattered=False))
-    scattered = list(_told(signature.cache_ops, scattered=True))
+    told = list(told_pairs(signature.cache_ops, scattered=False))
+    scattered = list(told_pairs(signature.cache_ops, scattered=True))
     known = dict((*told, *scattered))
     inputs = {each.name: each for each in signature.inputs}
     pairs, doubts = _paired(graph, signature, known)
     taken = {*pairs, *known}
-    loose = [each.name for each in signature.inputs if _may_be_state(each) and each.name not in taken]
+    loose = [each.name for each in signature.inputs if may_be_state(each) and each.name not in taken]
     replaced = [each for each in pairs.items() if is_fixed_size(inputs[each[0]])]
     grown = dict(each for each in pairs.items() if each not in replaced)
     edges = Edges(graph)
-    layers, unclear = _layers(edges, grown)
+    layers, unclear = layers_of(edges, grown)
     doubts += unclear
     doubts += [
         f"{past!r} holds a fixed number of keys or values, and nothing says which of them count"
         for past, present in replaced
-        if _meets(edges, past, present)
+        if meetings_of(edges, past, present)
     ]
     return PlainState(
         (*told, *layers), tuple(replaced), tuple(scattered), tuple(doubts), () if doubts else tuple(loose)
     )
 
 
-def _told(ops: tuple[CacheOp, ...], scattered: bool) -> Iterator[tuple[str, str]]:
+def told_pairs(ops: tuple[CacheOp, ...], scattered: bool) -> Iterator[tuple[str, str]]:
     """What attention operators tell of their own past and present."""
     for op in ops:
         if (op.op_type == "TensorScatter") == scattered and op.past_value:
@@ -90,12 +92,12 @@ def _told(ops: tuple[CacheOp, ...], scattered: bool) -> Iterator[tuple[str, str]
 
 def _paired(graph: GraphProto, signature: Signature, known: Mapping[str, str]) -> tuple[Pairs, list[str]]:
     """The only assignment of outputs to state inputs that dependence allows."""
-    pasts = {each.name: each for each in signature.inputs if _may_be_state(each) and each.name not in known}
+    pasts = {each.name: each for each in signature.inputs if may_be_state(each) and each.name not in known}
     presents = [each for each in signature.outputs if each.name not in known.values()]
     if not pasts:
         return {}, []
     sources = reaching(graph, pasts)
-    choices = {each.name: {name for name in sources[each.name] if _alike(pasts[name], each)} for each in presents}
+    choices = {each.name: {name for name in sources[each.name] if alike(pasts[name], each)} for each in presents}
     choices = {name: found for name, found in choices.items() if found}
     pairs: Pairs = {}
     spare = list[str]()
@@ -127,12 +129,12 @@ def _only_taker(choices: Mapping[str, set[str]]) -> str | None:
     return None
 
 
-def _may_be_state(port: Port) -> bool:
+def may_be_state(port: Port) -> bool:
     """Float with the rows first and two axes or more behind them."""
     return "float" in port.dtype and port.shape is not None and len(port.shape) > 2
 
 
-def _alike(past: Port, present: Port) -> bool:
+def alike(past: Port, present: Port) -> bool:
     if past.dtype != present.dtype or past.shape is None or present.shape is None:
         return False
     pairs = zip(past.shape, present.shape, strict=False)
@@ -144,14 +146,14 @@ def _alike(past: Port, present: Port) -> bool:
 # ---- keys and values -------------------------------------------------------------------------------------------------
 
 
-def _layers(edges: Edges, grown: Pairs) -> tuple[list[tuple[str, str]], list[str]]:
+def layers_of(edges: Edges, grown: Pairs) -> tuple[list[tuple[str, str]], list[str]]:
     """Growing caches as key and value of each layer in turns, in the order of the graph's inputs."""
     doubts = [
         f"{past!r} is no cache that grows on its third axis by joining new positions behind the old ones"
         for past, present in grown.items()
-        if not _appends(edges, past, present)
+        if not appends(edges, past, present)
     ]
-    met = {past: _meets(edges, past, present) for past, present in grown.items()}
+    met = {past: meetings_of(edges, past, present) for past, present in grown.items()}
     halves: dict[int, dict[str, str]] = {}
     for past, meetings in met.items():
         for part, where in meetings[:1] if len(meetings) == 1 else ():
@@ -166,22 +168,31 @@ def _layers(edges: Edges, grown: Pairs) -> tuple[list[tuple[str, str]], list[str
     return found, doubts
 
 
-def _appends(edges: Edges, past: str, present: str) -> bool:
+def appends(edges: Edges, past: str, present: str) -> bool:
     """Whether the present is the past and what is new, joined on axis 2, by itself or inside an operator."""
+    return _slot(edges.writer.get(present), past) >= 0 or appended_to(edges, present) == past
+
+
+def appended_to(edges: Edges, present: str) -> str:
+    """What a present begins with where it is a value and what is new, joined on axis 2; "" for any other."""
     node = edges.writer.get(present)
-    if _slot(node, past) >= 0:
-        return True
     for _ in range(4):
         if node is None or node.op_type not in _PLAIN:
             break
-        node = edges.writer.get(node.input[0])
+        node = edges.writer.get(input_at(node, 0))
     if node is None or node.op_type != "Concat" or len(node.input) != 2:
-        return False
+        return ""
     axis = next((int(each.i) for each in node.attribute if each.name == "axis"), 0)
-    first = node.input[0]
-    while (writer := edges.writer.get(first)) is not None and writer.op_type in _PLAIN:
-        first = writer.input[0]
-    return axis in (2, -2) and first == past
+    return _first_of(edges, node.input[0]) if axis in (2, -2) else ""
+
+
+def _first_of(edges: Edges, name: str) -> str:
+    """The value that a name is a mere copy of."""
+    seen = set[str]()
+    while name not in seen and (writer := edges.writer.get(name)) is not None and writer.op_type in _PLAIN:
+        seen.add(name)
+        name = input_at(writer, 0)
+    return str(name)
 
 
 def _slot(node: NodeProto | None, past: str) -> int:
@@ -192,7 +203,7 @@ def _slot(node: NodeProto | None, past: str) -> int:
     return next((half for half, at in enumerate(slots.past) if input_at(node, at) == past), -1)
 
 
-def _meets(edges: Edges, past: str, present: str) -> list[tuple[str, int]]:
+def meetings_of(edges: Edges, past: str, present: str) -> list[tuple[str, int]]:
     """("key" or "value", which softmax) for every attention that the cache takes part in."""
     told = ((node, _slot(node, past)) for node, _ in edges.readers[past])
     found = [("value" if half else "key", id(node)) for node, half in told if half >= 0]
@@ -216,13 +227,15 @@ def _source(edges: Edges, present: str) -> str:
 
 
 def _softmax_before(edges: Edges, name: str) -> NodeProto | None:
-    for _ in range(16):
-        node = edges.writer.get(name)
-        if node is None or node.op_type == "Softmax":
+    pending = [name]
+    for _ in range(24):
+        if not pending:
+            break
+        node = edges.writer.get(pending.pop())
+        if node is not None and node.op_type == "Softmax":
             return node
-        if node.op_type not in _WEIGHTS or not node.input:
-            return None
-        name = node.input[1] if node.op_type == "Where" else node.input[0]
+        if node is not None and node.op_type in _WEIGHTS and node.input:
+            pending += node.input[1:3] if node.op_type == "Where" else node.input[:1]
     return None
 
 
@@ -237,4 +250,28 @@ def _reached(edges: Edges, name: str, steps: frozenset[str]) -> Iterator[tuple[N
         for node, at in edges.readers[value]:
             yield node, at, value
             if node.op_type in steps and not node.domain:
+                pending.extend(node.output)
+
+
+def source_masks(ports: Iterable[Port], state: PlainState, edges: Edges) -> Iterator[Port]:
+    """Those inputs that are added to scores of no attention over the decoder's own caches, but of some other."""
+    own = {where for past, present in state.caches for _, where in meetings_of(edges, past, present)}
+    for port in ports:
+        met = {id(node) for node in _scored(edges, port.name)}
+        if own and met and not met & own:
+            yield port
+
+
+def _scored(edges: Edges, name: str) -> Iterator[NodeProto]:
+    """Every first `Softmax`, or operator that holds one, behind a value."""
+    pending, seen = [name], set[str]()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for node, _ in edges.readers[value]:
+            if node.op_type == "Softmax" or operator_of(node) in _OPERATORS or attention_slots(node) is not None:
+                yield node
+            elif node.op_type not in ("Shape", "Size"):
                 pending.extend(node.output)

@@ -16,7 +16,8 @@ _MERGED = "entries"
 class StageInput:
     """An input of a stage. value: the workflow value that feeds it; `asked` when the caller gives that value.
 
-    tokens: it takes the request's tokens. optional: the caller may leave it out.
+    tokens: it takes the request's tokens. optional: the caller may leave it out. filled: with what number, where the
+    caller leaves it out and its extents are those of another input.
     """
 
     port: Port
@@ -24,6 +25,7 @@ class StageInput:
     asked: bool = False
     tokens: bool = False
     optional: bool = False
+    filled: int | None = None
 
     @property
     def presence(self) -> str:
@@ -167,8 +169,11 @@ def _input(stage: Stage, given: StageInput) -> Data:
     declared: Data = {"contract": stage.result(given.port), "required": not given.optional}
     if given.optional:
         declared["present_as"] = given.presence
+    if given.filled is not None:
+        declared |= {"required": False, "default": given.filled}
     if given.tokens:
         role = {"kind": "runtime", "version": "1.0", "role": "prompt_tokens"}
-        return declared | {"role": role, "source": {"kind": "request"}}
+        own = {"kind": "application", "name": given.port.name}
+        return declared | {"role": role, "source": {"kind": "request"} if given.value == REQUEST_TOKENS else own}
     name = given.value.removeprefix("application.")  # the port's, with its model's before it where two have that name
     return declared | {"role": {"kind": "opaque"}, "source": {"kind": "application", "name": name}}

@@ -65,7 +65,7 @@ def _layer(name: str, taken: set[int]) -> int:
 def _claimed(matching: Ports, layer: int, pair: tuple[str, str], used: set[str]) -> list[LayerPorts]:
     """The pair as ports of a layer, nothing where a name has found one of them."""
     past, present = pair
-    if past not in matching.unclaimed or present in used:
+    if past not in matching.unclaimed or present in used or present not in matching.outputs:
         return []
     del matching.unclaimed[past]
     return [LayerPorts(layer, matching.inputs[past], matching.outputs[present])]

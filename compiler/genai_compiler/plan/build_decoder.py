@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, roles_of
-from genai_compiler.plan.decoder_front import FrontStep, front_of
+from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
 from genai_compiler.plan.decoder_traits import slot_dim, tells_rows_apart, window_of
 from genai_compiler.plan.ir import (
@@ -146,13 +146,12 @@ class DecoderLoop:
         return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop
 
     def _media(self, steps: "StepBuilder", path: Path, scope: Scope, inner: Scope) -> tuple[Pairs, tuple[Carry, ...]]:
-        """What the front takes beside the tokens: (port, cell), and how each cell goes on."""
-        if self.front is None:
-            return (), ()
-        types = dict(steps.components[self.front.step.component].inputs)
+        """What goes in beside the tokens: (port, cell), and how each cell goes on."""
+        taker = self.decode[1] if self.front is None else self.front.step
+        types = dict(steps.components[taker.component].inputs)
         pairs: list[tuple[str, str]] = []
         carried: list[Carry] = []
-        for port, name in self.front.media.items():
+        for port, name in self._beside().items():
             at, carry = next((at, each) for at, each in enumerate(self.loop.carried) if each.cell == name)
             declared = self.package.workflow.state[name]
             initial = steps.read(carry.initial or declared.initializer, (*path, "carried", at), scope)
@@ -161,6 +160,12 @@ class DecoderLoop:
             pairs.append((port, cell))
             carried.append(Carry(cell, initial or "", later or "", False))
         return tuple(pairs), tuple(carried)
+
+    def _beside(self) -> Mapping[str, str]:
+        """Port -> cell of what takes the tokens: one value with the prompt, a literal with later ones."""
+        if self.front is not None:
+            return self.front.media
+        return switch_cells(self.package.workflow, self.loop, self.decode[1])
 
     def _given_positions(self, steps: "StepBuilder", path: Path, scope: Scope) -> str:
         """The value of positions that a caller may give: an input with a negative default, "" for none."""
@@ -217,7 +222,7 @@ class DecoderLoop:
                 help = "declare the port's shape with numbers for every axis but rows and sequence"
                 steps.report.error("unknown-state-extent", place, what, help)
             known = tuple(dim for dim in dims if dim is not None)
-            yield Slot(alias.input, alias.output, type.dtype, known)
+            yield Slot(alias.input, alias.output, type.dtype, known, group.kind == "cross_attention")
 
     @staticmethod
     def _capacity(graph: Graph, group: DeclaredGroup, slots: tuple[Slot, ...]) -> int | None:
@@ -256,6 +261,8 @@ class DecoderLoop:
         pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
         if packs and pages is None:
             return None
+        switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
+        fed |= switches
         self._unfed(steps, graph, fed, groups)
         one_token = takes_one_token(graph.model, takers[tokens]) and PROMPT_COMPONENT not in self._parameters()
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
@@ -280,6 +287,7 @@ class DecoderLoop:
             prompt_component=str(self._parameters().get(PROMPT_COMPONENT, "")),
             window=window_of(self._parameters()),
             alone=any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
+            switched=bool(switches),
         )
 
     def _streams(self) -> Pairs:
@@ -304,6 +312,7 @@ class DecoderLoop:
         }
         state |= {port for _, port in self._streams()}
         state |= {port for port, _, _ in control_ports(self.package.workflow, decode.component)}
+        state |= set(self._beside()) if self.front is None else set()
         for port, name in decode.inputs.items():
             if roles.get(port) not in OWNED_ROLES and port not in state:
                 value = steps.read(name, (*path, "steps", at, "inputs", port), scope)

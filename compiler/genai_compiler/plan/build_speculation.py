@@ -112,6 +112,8 @@ class _Drafts:
     def _target_fits(self) -> None:
         facts = self.decoder
         port = next(each for each in self.target.signature.outputs if each.name == facts.logits)
+        if facts.switched:
+            raise Unfit(f"the target '{facts.component}' takes later tokens by another network than a prompt")
         if facts.one_token:
             raise Unfit(f"the target '{facts.component}' takes one token a run, so that it can't verify several")
         if facts.last_logits_only or (port.shape is not None and len(port.shape) != 3):
@@ -124,6 +126,8 @@ class _Drafts:
 
     def _rolls_back(self) -> None:
         cells = [cell for cell, (_, alias) in self._aliases(self.block.target).items() if alias.access != "read_only"]
+        if any(group.kind == "cross_attention" for group, _ in self._aliases(self.block.target).values()):
+            raise Unfit(f"the first run of '{self.block.target}' gives state that no later one gives")
         left = next((each for each in cells if each not in self.block.rollback_state), "")
         if left:
             raise Unfit(f"the target's state cell '{left}' is not in rollback_state")

@@ -6,7 +6,7 @@ value is held against the form, and a loop that deviates is refused at the place
 
 from collections.abc import Iterator, Mapping
 
-from genai_compiler.plan.decoder_front import FrontStep, media_faults
+from genai_compiler.plan.decoder_front import FrontStep, media_faults, switch_cells
 from genai_compiler.plan.report import Path
 from genai_compiler.read.document import (
     Carry,
@@ -74,7 +74,8 @@ def form_faults(
     yield from _policy(decode, policy, logits, flags, at + 1)
     aliases = _aliases(workflow, decode.component)
     cells = {each.cell: (at, each) for at, each in enumerate(loop.carried)}
-    media = {} if front is None else {cell: cells[cell][1].next for cell in front.media.values() if cell in cells}
+    beside = switch_cells(workflow, loop, decode) if front is None else front.media
+    media = {cell: cells[cell][1].next for cell in beside.values() if cell in cells}
     prompt = taker.inputs.get(tokens, "")
     yield from _carries(workflow, loop, decode, policy, aliases, cells, (tokens, prompt), flags, media)
     yield from _prompt(workflow, prompt, tokens)
@@ -148,7 +149,7 @@ def _carries(
 ) -> Iterator[Fault]:
     """Every state cell is past and present of its ports; flags and sequence come from the policy; nothing more.
 
-    prompt: (port of the tokens, what is bound to it). media: cell of the front -> what it becomes.
+    prompt: (port of the tokens, what is bound to it). media: cell beside the tokens -> what it becomes.
     """
     wanted = {cell: decode.outputs.get(alias.output or "") for cell, alias in aliases.items()} | dict(media)
     for port, start in flags.items():

@@ -3,7 +3,8 @@
     loop { invoke embed(ids <- the tokens, media <- a cell); invoke decoder(embeds <- embed's); policy; emit }
 
 A cell that it reads beside the tokens starts as what belongs to the prompt and then becomes a constant of the document
-(media of the prompt, nothing afterwards).
+(media of the prompt, nothing afterwards). A decoder without a front may read such cells itself: a flag that picks one
+network for the prompt and another for later tokens.
 
 A decoder over packed rows has a binding there, which takes the two axes of its tokens together.
 """
@@ -71,6 +72,16 @@ def tokens_port(component: Component) -> str:
     return next((port for port, role in component.ports.roles.items() if role == "token_ids"), "")
 
 
+def switch_cells(workflow: Workflow, loop: LoopStep, decode: InvokeStep) -> dict[str, str]:
+    """Port -> cell, for ports of the decoder that take a cell which becomes a literal after the prompt."""
+    carried = {each.cell: each.next for each in loop.carried}
+    return {
+        port: value
+        for port, value in decode.inputs.items()
+        if value in carried and _is_literal(workflow, carried[value])
+    }
+
+
 def media_faults(workflow: Workflow, loop: LoopStep, front: FrontStep) -> Iterator[Fault]:
     """Whether every value that the front takes beside the tokens is a cell which becomes a literal."""
     cells = {each.cell: (at, each) for at, each in enumerate(loop.carried)}
@@ -79,6 +90,10 @@ def media_faults(workflow: Workflow, loop: LoopStep, front: FrontStep) -> Iterat
             yield ("steps", 0, "inputs", port), f"'{port}' takes a cell of the loop: the prompt's value, then a literal"
             continue
         at, carry = cells[value]
-        given = workflow.inputs.get(carry.next)
-        if given is None or not isinstance(given.source, LiteralSource):
+        if not _is_literal(workflow, carry.next):
             yield ("carried", at), f"after the prompt the cell '{value}' becomes a literal"
+
+
+def _is_literal(workflow: Workflow, value: str) -> bool:
+    given = workflow.inputs.get(value)
+    return given is not None and isinstance(given.source, LiteralSource)

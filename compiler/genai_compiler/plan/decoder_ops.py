@@ -9,9 +9,10 @@ class Decode:
     """One decoder pass whose state, mask and positions the runtime owns. phase `prompt` takes the request's tokens.
 
     extras: (port, value) pairs of the document's own, bound once and the same for a whole request. maximum: the value
-    that bounds the prompt's length, "" for none. media: (port, value) pairs of the front, beside the tokens. positions:
-    the value that gives the prompt's positions where its numbers are not negative, "" where none can. adapted: the
-    value with the factors of its adapters, "" for none; it is bound once, too.
+    that bounds the prompt's length, "" for none. media: (port, value) pairs beside the tokens, one value with the
+    prompt and another with later tokens: of the front, or the decoder's own where there is none. positions: the value
+    that gives the prompt's positions where its numbers are not negative, "" where none can. adapted: the value with the
+    factors of its adapters, "" for none; it is bound once, too.
     """
 
     component: str

@@ -14,12 +14,16 @@ Storage = Literal["growing", "shared-buffer", "pages"]
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES."""
+    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES.
+
+    once: what the first run gives is fed ever after (cross-attention); its GROWTH is no token's.
+    """
 
     past: str
     present: str
     dtype: str
     dims: tuple[int, ...]
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,9 +125,10 @@ class DecodeFacts:
     one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
     the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
-    embeddings; `tokens` is then its port. pages: rows are packed into one axis and caches kept in pages; positions
-    are then [tokens] or [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the
-    prompt, "" where it is the same. window: how prompts are cut. alone: it takes one row a run.
+    embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
+    later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
+    [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
+    the same. window: how prompts are cut. alone: it takes one row a run.
     """
 
     component: str
@@ -141,6 +146,7 @@ class DecodeFacts:
     logits_rank: int = 3
     counts: tuple[Count, ...] = ()
     front: Front | None = None
+    switched: bool = False
     pages: Pages | None = None
     prompt_component: str = ""
     window: Window | None = None
@@ -152,4 +158,4 @@ def _per_token(slot: Slot) -> int:
     paged = PAGES in slot.dims
     for dim in slot.dims[2:] if paged else slot.dims:  # [pages, positions a page, ...]
         count *= dim if dim > 0 else 1
-    return count if paged or GROWTH in slot.dims else 0
+    return count if paged or (GROWTH in slot.dims and not slot.once) else 0

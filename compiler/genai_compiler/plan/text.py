@@ -112,8 +112,10 @@ def _group(group: StateGroup) -> Iterator[str]:
     capacity += f" of {paged} positions" if paged else ""
     yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.bytes_per_token} bytes a token"
     for slot in group.slots:
-        dims = ", ".join({ROWS: "rows", GROWTH: "tokens", PAGES: "pages"}.get(dim, str(dim)) for dim in slot.dims)
-        yield f"  {slot.past} -> {slot.present}: {slot.dtype}[{dims}]"
+        words = {ROWS: "rows", GROWTH: "entries" if slot.once else "tokens", PAGES: "pages"}
+        dims = ", ".join(words.get(dim, str(dim)) for dim in slot.dims)
+        once = ", by the first run alone" if slot.once else ""
+        yield f"  {slot.past} -> {slot.present}: {slot.dtype}[{dims}]{once}"
 
 
 def _decoder(plan: Plan) -> Iterator[str]:

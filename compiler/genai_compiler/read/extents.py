@@ -18,6 +18,8 @@ Extent = int | str
 Extents = tuple[Extent, ...]
 MAX_NODES, MAX_BYTES = 2000, 1 << 20
 """What takes longer than it is worth: larger graphs are left alone."""
+MAX_ENTRIES = 4096
+"""Inference follows the content of a list of numbers entry by entry; of a longer one only its length is known."""
 
 
 def output_extents(model: ModelProto, inputs: Mapping[str, Extents | None]) -> Mapping[str, tuple[Extent | None, ...]]:
@@ -71,7 +73,7 @@ def _asked(model: ModelProto, inputs: Mapping[str, Extents | None]) -> tuple[Mod
         shape = each.type.tensor_type.shape
         shape.SetInParent()
         for extent in extents:
-            if isinstance(extent, int):
+            if isinstance(extent, int) and (len(extents) > 1 or extent <= MAX_ENTRIES):
                 shape.dim.add(dim_value=extent)
             else:
                 shape.dim.add(dim_param=names.setdefault(extent, f"s{len(names)}"))

@@ -53,14 +53,15 @@ def _circles(nodes: Sequence[NodeProto]) -> Iterator[str]:
 
 
 def _operands(node: NodeProto) -> Iterator[str]:
-    """What a node reads, and what the graphs nested in it read from outside."""
-    pending = [node]
-    while pending:
-        each = pending.pop()
-        yield from each.input
-        for attribute in each.attribute:
-            for inner in _graphs(attribute):
-                pending.extend(inner.node)
+    """What a node reads, and what the graphs nested in it read from outside.
+
+    Values of their own may have the names of the node's outputs. Reading bounds how deep graphs are nested.
+    """
+    yield from node.input
+    for graph in (graph for attribute in node.attribute for graph in _graphs(attribute)):
+        own = {each.name for each in (*graph.input, *graph.initializer)}
+        own |= {name for each in graph.node for name in each.output}
+        yield from (name for each in graph.node for name in _operands(each) if name not in own)
 
 
 def _nodes(nodes: Iterable[NodeProto], imported: set[str]) -> Iterator[str]:

@@ -5,10 +5,29 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
+from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of, operator_of
 
 _SHARED = ("ai.onnx", "com.microsoft", "com.ms")
 """Domains, with all that begin so, of operators that ONNX Runtime has itself and prefers to a local function."""
+_ANY_SHAPE = frozenset(
+    ("", each)
+    for each in (
+        "Abs",
+        "Cast",
+        "Constant",
+        "Exp",
+        "Identity",
+        "If",
+        "Log",
+        "Neg",
+        "Not",
+        "Relu",
+        "Sigmoid",
+        "Sqrt",
+        "Tanh",
+    )
+)
+"""Operators that take one value of any shape, or none. Branches nested in branches are looked into by themselves."""
 
 
 def unlinkable(model: ModelProto) -> str:
@@ -18,6 +37,8 @@ def unlinkable(model: ModelProto) -> str:
         return "it has sparse weights"
     if any(not each.domain or each.domain.startswith(_SHARED) for each in model.functions):
         return "it defines functions in the domain of operators"
+    if _branches_by_shape(model):
+        return "a branch of it that is never taken may not bear the shapes that its neighbours have"
     domains = {"" if node.domain == "ai.onnx" else node.domain for node in all_nodes(model)}
     if not model.ir_version or not domains <= {domain for domain, _ in opsets(model)}:
         return "it does not say of what versions it is"
@@ -28,6 +49,30 @@ def unlinkable(model: ModelProto) -> str:
     except Exception as fault:  # what a malformed graph makes of a library; ONNX Runtime judges it when it is opened
         return f"it is no sound graph: {type(fault).__name__}"
     return ""
+
+
+def _branches_by_shape(model: ModelProto) -> bool:
+    """Whether a branch of an `If` holds an operator that some shapes are wrong for.
+
+    ONNX Runtime infers the shapes of every branch, also of one that is never taken; what a neighbour in one graph tells
+    of them may break it, and the graph would not open.
+    """
+    bodies = {(each.domain, each.name): list(each.node) for each in model.functions}
+    pending = [node for each in all_nodes(model) if operator_of(each) == ("", "If") for node in _inside(each)]
+    entered = set[tuple[str, str]]()
+    while pending:
+        node = pending.pop()
+        called = (str(node.domain), str(node.op_type))
+        if called in bodies:
+            pending += bodies[called] if called not in entered else []
+            entered.add(called)
+        elif operator_of(node) not in _ANY_SHAPE:
+            return True
+    return False
+
+
+def _inside(node: NodeProto) -> list[NodeProto]:
+    return [each for attribute in node.attribute for graph in graphs_of(attribute) for each in graph.node]
 
 
 def _is_sparse(attribute: AttributeProto) -> bool:

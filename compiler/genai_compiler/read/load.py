@@ -1,6 +1,6 @@
 """A folder -> a Package: which dialect it speaks, its document as the one Workflow, its graphs' signatures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,23 +39,23 @@ GENAI_CONFIG_V2 = "genai_config v2"
 PLAIN = "plain folder"
 
 
-def load_package(root: Path, complete: bool = True, graph: str | None = None) -> Package:
+def load_package(root: Path, complete: bool = True, graph: str | Sequence[str] | None = None) -> Package:
     """Read the package in the folder `root`. Raises CompileError with everything that is wrong with it so far.
 
-    complete: False stands in for files that are absent; `root` may then be a document alone. graph: the file to take
-    of a folder that declares none.
+    complete: False stands in for files that are absent; `root` may then be a document alone. graph: the file (or
+    files) to take of a folder that declares none.
     """
     try:
         if not complete and root.is_file():
             return _from_metadata(root.parent, root, complete)
-        return _loaded(root, complete, graph)
+        return _loaded(root, complete, (graph,) if isinstance(graph, str) else tuple(graph or ()))
     except PermissionError as refused:  # of a folder: files are asked for one by one
         what = f"'{refused.filename}' can't be read: {refused.strerror}"
         problem = Problem("unreadable-file", Place(root.name), "", what, "give yourself permission to read it")
         raise CompileError([problem]) from refused
 
 
-def _loaded(root: Path, complete: bool, graph: str | None) -> Package:
+def _loaded(root: Path, complete: bool, graphs: tuple[str, ...]) -> Package:
     if not root.is_dir():
         what = "is a file, not a folder" if root.exists() else "does not exist"
         help = "name the folder that holds inference_metadata.yaml or genai_config.json"
@@ -73,10 +73,10 @@ def _loaded(root: Path, complete: bool, graph: str | None) -> Package:
         raise CompileError([Problem("no-package", Place(root.resolve().name), "", what, "name the package's folder")])
     if file is None and not (root / CONFIG_NAME).exists() and is_plain_folder(root):
         places = Places(CONFIG)
-        return _lowered(root, PLAIN, CONFIG, places, lower_plain(root, graph))
-    if graph is not None:
+        return _lowered(root, PLAIN, CONFIG, places, lower_plain(root, graphs))
+    if graphs:
         named = file.name if file is not None else CONFIG_NAME
-        what = f"--graph {graph} chooses among graphs that nothing declares, but {named} says which graphs there are"
+        what = f"--graph {graphs[0]} chooses among graphs that nothing declares; {named} says which graphs there are"
         raise CompileError([Problem("graph-declared", Place(named), "", what, "leave --graph out")])
     return _from_metadata(root, file, complete) if file is not None else _from_genai_config(root)
 

@@ -1,0 +1,125 @@
+"""One graph without state as a workflow of one call: encoders of text, pictures, sound; classifiers.
+
+What goes in and what comes out are the graph's own ports. Every floating output can be asked for as it is (profile
+`features`); with a pooling that the package states also as one vector a row (profile `embedding`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from onnx import ModelProto
+
+from genai_compiler.lower.matching import listed, rank_of
+from genai_compiler.lower.plain_encoder import encoder_inputs
+from genai_compiler.lower.stages import Stage, with_stages
+from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.read.mask_matrix import taken_as_a_matrix
+from genai_compiler.read.sentence_modules import SentencePooling
+from genai_compiler.read.signature import Port, Signature
+
+_NAME = "encoder"
+OF_GENERATION = frozenset({"no-end-token", "bad-token-id", "missing-file"})
+"""Problems of text files that matter to what generates tokens only."""
+
+
+def single_pass(
+    artifact: str, model: ModelProto, signature: Signature, pooling: SentencePooling | None, vocabulary: int | None
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """The document, and warnings: wrong-port for a graph that takes one row, sentence-modules for a pooling of nothing.
+
+    vocabulary: how many token ids there are, where a configuration says so.
+    """
+    masks = [each.name for each in signature.inputs if taken_as_a_matrix(model, each.name)]
+    signature = _of_one_row(signature) if masks else signature
+    inputs = encoder_inputs(model.graph, signature, vocabulary, alone=True)
+    stage = Stage(_NAME, artifact, signature, inputs, _rows(signature))
+    source = pooled_output(signature)
+    problems = [*_one_row(artifact, masks)]
+    if pooling is not None and source is None:
+        what = "the graph gives several outputs [rows, positions, width], or none: nothing says what is pooled"
+        problems.append(Problem("sentence-modules", Place(artifact), "", what, "pool yourself", Severity.WARNING))
+    return _document(stage, pooling if source is not None else None, source), tuple(problems)
+
+
+def note(signature: Signature) -> str:
+    """What the package is, in words."""
+    names = f"takes {listed(each.name for each in signature.inputs)}, gives {listed(_names(signature.outputs))}"
+    return f"the graph keeps no state and gives no logits: one call a run; it {names}"
+
+
+def pooled_output(signature: Signature) -> Port | None:
+    """The only output of floats with rows, positions and a width."""
+    found = [each for each in signature.outputs if "float" in each.dtype and rank_of(each) == 3]
+    return found[0] if len(found) == 1 else None
+
+
+def _names(ports: Sequence[Port]) -> list[str]:
+    return [each.name for each in ports]
+
+
+def _one_row(artifact: str, masks: list[str]) -> Iterator[Problem]:
+    """The warning that only one row a run is right."""
+    if masks:
+        what = (
+            f"{listed(masks)} goes into an attention operator as it is, which takes its first axis for positions, not "
+            "for rows: a run takes one row"
+        )
+        help = "export a graph that forms the operator's mask from [batch, positions]"
+        yield Problem("wrong-port", Place(artifact), "", what, help, Severity.WARNING)
+
+
+def _of_one_row(signature: Signature) -> Signature:
+    """The signature with 1 for the rows."""
+    rows = _rows(signature)
+
+    def narrow(ports: tuple[Port, ...]) -> tuple[Port, ...]:
+        return tuple(
+            replace(each, shape=(1, *each.shape[1:])) if each.shape and each.shape[0] == rows else each
+            for each in ports
+        )
+
+    return replace(signature, inputs=narrow(signature.inputs), outputs=narrow(signature.outputs))
+
+
+def _rows(signature: Signature) -> str:
+    """The symbol that is the first axis of every input, "" when there is none."""
+    firsts = {each.shape[0] if each.shape else None for each in signature.inputs}
+    rows = next(iter(firsts)) if len(firsts) == 1 else None
+    return rows if isinstance(rows, str) else ""
+
+
+def _document(stage: Stage, pooling: SentencePooling | None, source: Port | None) -> dict[str, Any]:
+    made = {each.name: (f"{_NAME}.{each.name}", stage.result(each)) for each in stage.signature.outputs}
+    profiles: dict[str, Any] = {}
+    features = {each.name: each.name for each in stage.signature.outputs if "float" in each.dtype}
+    if features:
+        profiles["features"] = {"kind": "embedding", "version": "1.0", "outputs": features}
+    if pooling is not None and source is not None:
+        outputs = {"embedding": source.name}
+        mask = next((each for each in stage.inputs if each.filled == 1), None)
+        if mask is not None:
+            name = mask.port.name + "_" * (mask.port.name in made)
+            made[name] = (mask.value, stage.result(mask.port))
+            outputs["mask"] = name
+        how = {"kind": pooling.kind, "axis": 1, "normalize": pooling.normalize}
+        profiles["embedding"] = {"kind": "embedding", "version": "1.0", "outputs": outputs, "pooling": how}
+    document = {"schema_version": "1.0", "pipeline": {"workflow": _workflow(made)}}
+    return with_stages(document | ({"profiles": profiles} if profiles else {}), [stage])
+
+
+def _workflow(made: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """made: output -> (the value there, its contract)."""
+    return {
+        "manifest": {"adapter_abis": {}, "capabilities": ["workflow_ssa", "typed_emit"]},
+        "inputs": {},
+        "outputs": {
+            name: {"contract": contract, "role": "tensor", "stage": "pre_adapter"}
+            for name, (_, contract) in made.items()
+        },
+        "components": {},
+        "state": {},
+        "steps": [
+            {"kind": "emit", "value": value, "output": name, "mode": "replace"} for name, (value, _) in made.items()
+        ],
+    }

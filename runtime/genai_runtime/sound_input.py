@@ -1,0 +1,61 @@
+"""Sound files for a package that takes samples: what its processor file says becomes of them, as an input tensor."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from genai_runtime.given import as_tensors, content_of
+from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.values import Array
+
+Data = Mapping[str, Any]
+"""A manifest's content, or its entry `sound`."""
+_EPSILON = 1e-7
+
+
+def samples_of(sound: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
+    """The value of the input for samples [1, n]. sound: the manifest's entry.
+
+    Raises RequestError: `no-such-file`, `unreadable-file`, `bad-audio`, `audio-too-long`, `audio-window`.
+    """
+    from genai_runtime.adapters.audio.program import AudioProgram
+
+    steps = [("resample", float(sound["sample_rate"]))]
+    steps += [("zero_mean_unit_variance", _EPSILON)] if sound["normalized"] else []
+    program = AudioProgram(tuple(steps), 0, 0, ((sound["input"], "waveform"),))
+    try:
+        return program.run([content_of("audio", each) for each in audio])
+    except ExecutionError as fault:  # a file that a caller gave is a matter of the request
+        raise RequestError(fault.code, fault.what, help=fault.help) from fault
+
+
+def sound_tensor(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
+    """The value of the input for sound: samples, or the files' own bytes; nothing without files.
+
+    Raises RequestError: `bad-inputs`, `no-audio-input`, and those of `samples_of`.
+    """
+    if isinstance(audio, bytes | str | Path):
+        raise RequestError("bad-inputs", "audio is a list of files: bytes or Path objects", help="write audio=[...]")
+    if not audio:
+        return {}
+    return _encoded(data, audio) if data["sound"] is None else samples_of(data["sound"], audio)
+
+
+def start_of_output(data: Data) -> list[int]:
+    """The prompt where only a sound is given. Raises RequestError `no-prompt` where nobody says how output starts."""
+    start = data["sound"]["start"] if data["sound"] is not None else None
+    if start is None:
+        what = "the package does not say which token its output starts with"
+        raise RequestError("no-prompt", what, help="give the prompt's tokens beside the sound")
+    return [start]
+
+
+def _encoded(data: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
+    """For a package with a sound program of its own."""
+    found = [each for each in data["inputs"] if (each["role"], each["dtype"], each["rank"]) == ("media", "uint8", 1)]
+    if len(found) != 1:
+        what = f"the package has {len(found) or 'no'} inputs for a sound file, and audio needs one"
+        help = "use run(inputs); a preprocessor_config.json beside the model says at which rate it takes samples"
+        raise RequestError("no-audio-input", what, help=help)
+    name: str = found[0]["name"]
+    return as_tensors({name: list(audio)})
