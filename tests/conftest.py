@@ -8,7 +8,7 @@ import genai_runtime
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.driver import STAGES
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
@@ -16,8 +16,9 @@ from syrupy.types import SnapshotIndex
 
 from tests.data import ROOT
 
-settings.register_profile("repeatable", derandomize=True, database=None)
-settings.register_profile("random", database=None)
+SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no fault
+settings.register_profile("repeatable", derandomize=True, database=None, **SLOW)
+settings.register_profile("random", database=None, **SLOW)
 settings.load_profile("repeatable")  # the same examples in every run; `make test-long` takes others each time
 
 FIXTURES, GOLDEN = ROOT / "fixtures", ROOT / "golden"

@@ -52,11 +52,12 @@ def test_the_runtime_imports_nothing_of_the_compiler() -> None:
     assert {file.name: found for file in RUNTIME.rglob("*.py") if (found := roots(file) & set(COMPILER_ONLY))} == {}
 
 
-def test_the_compiler_asks_the_runtime_only_about_text_and_adapter_files() -> None:
-    """Tokenizer, template and files of adapters: what is said of them is what the runtime's own code will do."""
+def test_the_compiler_asks_the_runtime_only_about_text_and_adapters() -> None:
+    """Tokenizer, template, files and parameters of adapters: what is said of them is what the runtime will do."""
     assert {file.name for file in COMPILER.rglob("*.py") if "genai_runtime" in roots(file)} == {
         "text_side.py",
         "adapter_files.py",
+        "adapter_parameters.py",
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.fixtures.control_flow import branch_joins, nested_loops
+from tools.fixtures.denoising import tiny_denoiser
 from tools.fixtures.encoder_decoder import tiny_encoder_decoder_v1
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
 from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2
@@ -32,6 +33,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-chained-drafts": tiny_chained_drafts,
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
+    "tiny-denoiser": tiny_denoiser,
     "tiny-encoder-v2": tiny_encoder_v2,
     "tiny-encoder-decoder-v1": tiny_encoder_decoder_v1,
     "tiny-gqa-v1": tiny_gqa_v1,

@@ -19,7 +19,7 @@ from tests import test_bare_packages, test_conformance
 from tests.data import DATA
 from tests.lower import test_plain_folder
 from tests.lower.plain_folders import undeclared
-from tests.real_packages import ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
+from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "packages.md"
 WORKFLOW, GENAI, IO, MODELS, PLAIN = "workflow", "genai_config v1", "model.io", "pipeline.models", "plain folder"
@@ -29,11 +29,11 @@ HEAD = """\
 
 Written by `python -m tools.make_packages_page` from the test data: packages of the field's own exporters, and the
 conformance suite. *Equal* means: compiled and run, and what came out is what another runtime, PyTorch or an independent
-interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_bare_packages.py, test_conformance.py,
-lower/test_plain_folder.py and lower/test_single_pass.py hold it, package by package). *Compiled* is what needs an
-operator that no CPU has, caches in pages (with it written out in other operators, lower/test_paged.py gets the expected
-tokens). *Refused* means: with a code, a place and a way out, before anything was written. A test holds this page
-against what the compiler does.
+interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_bare_packages.py,
+test_conformance.py, lower/test_plain_folder.py and lower/test_single_pass.py hold it, package by package).
+*Compiled* is what needs an operator that no CPU has, caches in pages (with it written out in other operators,
+lower/test_paged.py gets the expected tokens). *Refused* means: with a code, a place and a way out, before anything was
+written. A test holds this page against what the compiler does.
 
 The same packages stand in the last column a second time, without their metadata
 ([plain folders](plain-folders.md)).
@@ -67,7 +67,7 @@ def _real() -> Iterator[Row]:
     kinds = _kinds()
     for name in NAMES:
         code = refusal(PACKAGES / name)
-        yield Row(name, _dialect(PACKAGES / name), kinds[name], code, name in (*RUN, *ENCODED, *MEDIA, *SINGLE))
+        yield Row(name, _dialect(PACKAGES / name), kinds[name], code, name in (*RUN, *ENCODED, *MEDIA, *SINGLE, *DRAWN))
 
 
 def _suite() -> Iterator[Row]:

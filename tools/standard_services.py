@@ -223,6 +223,15 @@ SERVICES: dict[str, tuple[Row, ...]] = {
             remark="lowered to a workflow where its parts are known, else refused with the place",
         ),
         Row(
+            "denoising loops of such documents (`strategy.kind: iterative`)",
+            ("SchedulerEntry",),
+            verified="lower.scheduler lower.iterative_ports check.adapter_parameters",
+            planned="lower.iterative lower.iterative_document",
+            run="rt.adapters.diffusion.actions rt.drawing",
+            tests="tests/lower/test_iterative.py tests/runtime/test_diffusion.py tests/test_real_diffusion.py",
+            remark="lowered to a workflow with an adapter of our own, genai-compile.diffusion",
+        ),
+        Row(
             "canonical loop and recogniser (10.3, 10.4)",
             verified="plan.decoder_form:form_faults",
             planned="plan.build_decoder passes.peel_prompt",

@@ -15,7 +15,7 @@ from typing import Any
 from genai_compiler.document_text import document_text
 from genai_compiler.driver import compiler_version, plan_package
 from genai_compiler.problem import CompileError, InternalError, Place, Problem
-from genai_compiler.read.document import OnnxImplementation, RuntimeRole
+from genai_compiler.read.document import AdapterImplementation, OnnxImplementation, RuntimeRole
 from genai_compiler.read.files import LIMITS
 from genai_compiler.read.load import WORKFLOW, load_package
 from genai_compiler.read.ort_options import ATTRIBUTES
@@ -114,6 +114,8 @@ def _comments(package: Package) -> dict[DocPath, list[str]]:
         if isinstance(component.implementation, OnnxImplementation):
             artifact = component.implementation.artifact
             found[*_FLOW, "components", name] = [f"Ports, dtypes and extents are those of {artifact}."]
+        elif isinstance(component.implementation, AdapterImplementation):
+            found[*_FLOW, "components", name] = ["The runtime's own step: see docs/diffusion.md."]
         elif component.contract is not None:
             found[*_FLOW, "components", name] = ["The runtime's own: it picks the next token and sees when to stop."]
     for name, given in package.workflow.inputs.items():

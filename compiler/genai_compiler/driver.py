@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.check.adapter_files import check_adapter_files
+from genai_compiler.check.adapter_parameters import check_adapter_parameters
 from genai_compiler.check.admission import check_admission
 from genai_compiler.check.document import check_document
 from genai_compiler.check.generation_defaults import check_generation_defaults
@@ -192,6 +193,7 @@ def _checked(package: Package) -> tuple[Problem, ...]:
         problems = (*problems, *check_admission(package))
     if not errors(problems):
         problems = (*problems, *check_lora_uses(package), *check_adapter_files(package))
+        problems = (*problems, *check_adapter_parameters(package))
     report = Report(package.places)
     negotiate(package, report)
     if not errors(problems):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from genai_runtime.abi import ABI_VERSION
+    from genai_runtime.drawing import Drawing
     from genai_runtime.generation import Generation, Piece, Stats
     from genai_runtime.model import Model
     from genai_runtime.opening import load
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABI_VERSION",
+    "Drawing",
     "Event",
     "ExecutionError",
     "GenaiError",
@@ -41,6 +43,7 @@ __all__ = [
 
 _HOMES = {
     "ABI_VERSION": "abi",
+    "Drawing": "drawing",
     "Event": "request",
     "ExecutionError": "problem",
     "GenaiError": "problem",

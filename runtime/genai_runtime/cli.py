@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genai_runtime.command_line import FLOATS, WHOLE, parse
+from genai_runtime.command_line import FLOATS, WHOLE, parse, refuse_picture_options, refuse_text_options
 from genai_runtime.problem import GenaiError, LoadError, RequestError
 
 if TYPE_CHECKING:
@@ -94,6 +94,9 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
         return _say(model, arguments)
     if arguments.task is not None:
         return _task(model, arguments)
+    if model.draws:
+        return _draw(model, arguments)
+    refuse_picture_options(arguments)
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None and not arguments.audio:
         if sys.stdin.isatty():
             return _conversation(model, arguments)
@@ -120,6 +123,17 @@ def _task(model: "Model", arguments: argparse.Namespace) -> int:
     if arguments.prompt is not None:
         ids = model.tokenizer.encode(arguments.prompt)
     show_task(model, arguments, ids)
+    return EXIT_DONE
+
+
+def _draw(model: "Model", arguments: argparse.Namespace) -> int:
+    from genai_runtime.drawing_command import show_drawing
+
+    ids = _ids(arguments.tokens) if arguments.tokens is not None else None
+    refuse_text_options(arguments)
+    if arguments.prompt is None and ids is None:
+        arguments.prompt = _standard_input()
+    show_drawing(model, arguments, ids)
     return EXIT_DONE
 
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from genai_runtime.problem import RequestError
 from genai_runtime.versions import ShowVersion
 
 FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -21,12 +22,15 @@ _OF_TEXT = (
     "keep_special",
     "speculate",
 )
+PICTURE = ("negative_prompt", "steps", "guidance_scale", "width", "height", "strength")
+"""Options of a picture alone; a seed belongs to text too."""
+
 _COUNTS = {
-    **dict.fromkeys((*_OF_TEXT, "stats"), ("text",)),
+    **dict.fromkeys((*_OF_TEXT, *PICTURE, "stats"), ("text",)),
     "system": ("chat",),
     "instructions": ("speech",),
-    "input": ("task",),
-    "save": ("speech", "task"),
+    "input": ("task", "text"),
+    "save": ("speech", "task", "text"),
     "json": ("text", "task", "describe"),
 }
 """Option -> what it has an effect on; options that are not here belong to loading."""
@@ -47,6 +51,26 @@ def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
     return found
 
 
+def refuse_picture_options(found: argparse.Namespace) -> None:
+    """Raises RequestError `unsupported-option` for an option of pictures: the package makes text."""
+    given = [each for each in (*PICTURE, "save") if getattr(found, each) is not None]
+    given += ["input"] if found.input else []
+    if given:
+        raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes text, no pictures")
+
+
+def refuse_text_options(found: argparse.Namespace) -> None:
+    """Raises RequestError `unsupported-option` for an option of text: the package makes pictures."""
+    names = [each for each in (*_OF_TEXT, "chat", "system", "stats") if each != "seed"]
+    given = [each for each in names if getattr(found, each) not in (None, False, [])]
+    if given:
+        raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes pictures, no text")
+
+
+def _spelled(names: Sequence[str]) -> str:
+    return ", ".join(f"--{each.replace('_', '-')}" for each in names)
+
+
 def _asked(found: argparse.Namespace) -> set[str]:
     """What is asked for: describe, speech, task; or text, and with it chat where one may begin."""
     kinds = {each for each in ("describe", "speech", "task") if getattr(found, each) not in (None, False)}
@@ -65,7 +89,7 @@ def _parser(epilog: str) -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
     parser.add_argument("--version", action=ShowVersion, help="print the version and leave")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--prompt", help="continue this text")
+    what.add_argument("--prompt", help="continue this text; or draw it, where the package makes pictures")
     what.add_argument(
         "--chat", metavar="TEXT", nargs="?", const="", help="answer this message; without TEXT, a conversation"
     )
@@ -73,6 +97,7 @@ def _parser(epilog: str) -> argparse.ArgumentParser:
     what.add_argument("--speech", metavar="TEXT", help="say this text; --save says where to")
     what.add_argument("--describe", action="store_true", help="print inputs, outputs, state and providers as JSON")
     _add_text_options(parser)
+    _add_picture_options(parser)
     _add_other_options(parser)
     _add_loading_options(parser)
     parser.add_argument("--stats", action="store_true", help="print counts, times and memory to stderr")
@@ -112,22 +137,35 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_picture_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a prompt that is drawn."""
+    parser.add_argument("--negative-prompt", metavar="TEXT", help="what a picture is not to show")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of a picture")
+    parser.add_argument("--guidance-scale", type=float, metavar="X", help="how closely a picture keeps to its prompt")
+    parser.add_argument("--width", type=int, metavar="PIXELS")
+    parser.add_argument("--height", type=int, metavar="PIXELS")
+    parser.add_argument(
+        "--strength", type=float, metavar="X", help="part of the steps, for one that starts from latents"
+    )
+
+
 def _add_other_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a task, and of speech."""
+    """The options of a task, of speech and of pictures."""
     parser.add_argument("--task", metavar="NAME", help="run once and print what the package's profile NAME makes of it")
     parser.add_argument(
         "--input",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an input of --task: numbers as JSON, or a .npy file; may be repeated",
+        help="an input of --task, or of a picture: numbers as JSON, or a .npy file; may be repeated",
     )
     parser.add_argument("--instructions", default="", metavar="TEXT", help="how --speech says it, in words")
     parser.add_argument(
+        "-o",
         "--save",
         type=Path,
         metavar="FILE",
-        help="write the sound of --speech, or the array of --task (.npy), to a file",
+        help="write the picture (.png), the sound of --speech, or the array of --task (.npy), to a file",
     )
 
 

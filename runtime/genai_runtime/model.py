@@ -11,6 +11,7 @@ from genai_runtime.chat_template import ChatTemplate, encode_chat, read_chat_tem
 from genai_runtime.conversation import Conversation, Turn, conversation_of
 from genai_runtime.declared import checked_overrides, image_tensor, refuse_owned
 from genai_runtime.description import described
+from genai_runtime.drawing import DrawingSide
 from genai_runtime.further import Further
 from genai_runtime.generation import Generation, TextSettings
 from genai_runtime.given import as_tensors, hold_session, prompts_of, token_ids
@@ -41,7 +42,7 @@ Message = Mapping[str, Any]
 _NO_TOKENS = "give at least one token a row; genai-run takes --prompt, --chat, --tokens or standard input"
 
 
-class Model(Speaking):
+class Model(Speaking, DrawingSide):
     """A compiled package, ready to run. Use it in a `with` block, or leave it to the garbage collector.
 
     One model may serve several threads: every request has its own state; ONNX Runtime's sessions allow concurrent runs.
@@ -196,7 +197,7 @@ class Model(Speaking):
         overrides: Mapping[str, str] | None,
         speculate: bool | None,
         audience: Audience,
-        roles: Mapping[str, int] | None = None,
+        roles: Mapping[str, int | float] | None = None,
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         tensors = as_tensors(inputs)

@@ -92,7 +92,7 @@ class Speaking(ABC):
         overrides: Mapping[str, str] | None,
         speculate: bool | None,
         audience: Audience,
-        roles: Mapping[str, int] | None = None,
+        roles: Mapping[str, int | float] | None = None,
     ) -> Generator[Event, None, Result]:
         """One run of the workflow; roles: values of runtime roles beside the inputs."""
 

@@ -22,7 +22,7 @@ def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | No
     """Run and print. ids: the prompt's tokens, None without one. Raises RequestError, ExecutionError."""
     profile_named(model.profiles, arguments.task)  # said before anything runs
     declared = model.describe()["inputs"]
-    inputs = dict(_input(each, declared) for each in arguments.input)
+    inputs = given_inputs(arguments.input, declared)
     if ids is not None:
         prompt = next((each for each in declared if each["role"] == "prompt_tokens"), None)
         if prompt is None:
@@ -41,6 +41,11 @@ def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | No
             print(row if isinstance(row, str) else ",".join(map(str, row)))
     else:
         print(json.dumps(_plain(made)))
+
+
+def given_inputs(given: list[str], declared: list[dict[str, Any]]) -> dict[str, Array]:
+    """The values of `--input`, by name. Raises RequestError `bad-inputs`, `unknown-input`, `bad-value`."""
+    return dict(_input(each, declared) for each in given)
 
 
 def _input(text: str, declared: list[dict[str, Any]]) -> tuple[str, Array]:

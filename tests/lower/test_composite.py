@@ -177,7 +177,7 @@ SINGLE = {"name": "x", "strategy": {"kind": "single_pass", "model": "reader"}}
         (pipeline(dataflow=[FLOW, {"from": "reader.hidden", "to": "reader.ids"}]), "wrong-port",
          "pipeline.dataflow[1]"),
         (pipeline(dataflow=[]), "unsupported-package-class", "pipeline.models.reader"),
-        (pipeline(strategy={"kind": "iterative", "stages": ...}), "unsupported-package-class", "pipeline.strategy"),
+        (pipeline(strategy={"kind": "nested", "stages": ...}), "unsupported-package-class", "pipeline.strategy"),
         (pipeline(strategy={"stages": [SINGLE]}), "unsupported-package-class", "pipeline.strategy"),
         (pipeline(strategy={"kind": "autoregressive", "decoder": "author", "stages": ...}), "unknown-component",
          "pipeline.strategy"),

@@ -277,13 +277,32 @@ def test_help_needs_nothing(folder: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (["--prompt", "hello", "--save", "x.wav"], "--save"),
+        (["--tokens", "1", "--input", "a=1"], "--input"),
+        (["--chat", "hello", "--steps", "3", "--width", "8"], "--steps, --width"),
+        (["--negative-prompt", "rain"], "--negative-prompt"),
+    ],
+)
+def test_an_option_of_pictures_is_refused_for_text(
+    given: list[str], said: str, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a package makes is known once it is loaded."""
+    assert main([folder, *given]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"unsupported-option: {said}: this package makes text" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
         (["--describe", "--temperature", "0"], "--temperature"),
         (["--speech", "hello", "--stop", "x"], "--stop"),
         (["--speech", "hello", "--json"], "--json"),
         (["--task", "t", "-n", "3"], "--max-new-tokens"),
-        (["--prompt", "hello", "--save", "x.wav"], "--save"),
         (["--prompt", "hello", "--system", "be brief"], "--system"),
-        (["--tokens", "1", "--input", "a=1"], "--input"),
+        (["--describe", "--save", "x.png"], "--save"),
+        (["--speech", "hello", "--steps", "4"], "--steps"),
         (["--chat", "hello", "--instructions", "softly"], "--instructions"),
         (["--chat", "hello", "--task", "t"], "--task"),
     ],

@@ -33,8 +33,18 @@ ACTIONS: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     },
     "onnx-genai.telemetry": {"start": ((), ("timestamp",)), "elapsed": (("timestamp",), ("duration_ms",))},
     "onnx-genai.parameter-overlay": {"apply": (("input",), ("output",))},
+    "genai-compile.diffusion": {
+        "schedule": (("steps",), ("timesteps", "table", "scale")),
+        "start": (("noise", "scale"), ("latents",)),
+        "draw": (("seed", "width", "height", "scale"), ("latents",)),
+        "blend": (("clean", "signal", "latents"), ("latents",)),
+        "input": (("latents", "timesteps", "table", "step"), ("sample", "timestep")),
+        "guide": (("unconditional", "conditional", "scale"), ("estimate",)),
+        "step": (("latents", "estimate", "table", "step"), ("next",)),
+        "finish": (("latents",), ("latents",)),
+    },
 }
-"""Contract id -> action -> input roles and output roles that it needs (standard, 4.2)."""
+"""Contract id -> action -> input roles and output roles that it needs (standard, 4.2; ours behind the standard's)."""
 
 
 def check_components(workflow: Workflow) -> Faults:

@@ -218,10 +218,12 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "type": str(each.type),
         "dtype": each.type.dtype,
         "rank": each.type.rank,
+        "shape": list(each.type.dims),
         "role": each.role,
         "source": each.source,
         "application": each.application_name,
         "required": each.required,
+        "default": list(each.default) if isinstance(each.default, tuple) else each.default,
     }
 
 

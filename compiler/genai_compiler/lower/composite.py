@@ -15,15 +15,14 @@ from genai_compiler.lower.front_model import FrontModel, find_front, media_model
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.media_capabilities import media_capabilities
+from genai_compiler.lower.model_graphs import MODELS, read_graphs
 from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput, with_stages
 from genai_compiler.problem import CompileError, Problem, errors, ordered
-from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.composite import CompositeDocument
 from genai_compiler.read.places import DocPath, Places, format_path
-from genai_compiler.read.signature import Port, Signature, load_graph, signature_of
+from genai_compiler.read.signature import Port, Signature
 
-_MODELS: DocPath = ("pipeline", "models")
 _STRATEGY: DocPath = ("pipeline", "strategy")
 OUTPUT_START = "request.decoder_input_ids"
 """The workflow input of the tokens that start the output, where the request's own go to an encoder."""
@@ -47,11 +46,12 @@ class _Package:
 
 def lower_composite(root: Path, document: CompositeDocument, places: Places) -> Lowered:
     """Lower the document of the package in `root`. Raises CompileError with every problem, warnings included."""
-    artifacts, signatures = _graphs(root, document, places)
+    graphs = read_graphs(root, document, places)
+    artifacts, signatures = graphs.artifacts, graphs.signatures
     package = _Package(root, document, places, artifacts, signatures)
     if len({component_of(each) for each in signatures}) < len(signatures) or any("." in each for each in signatures):
         what = f"the models are called {listed(signatures)}: two would share a name, or one has a dot in it"
-        raise package.refuse("value-defined-twice", _MODELS, what, "call them by plain, different words")
+        raise package.refuse("value-defined-twice", MODELS, what, "call them by plain, different words")
     decoder = _decoder(package)
     edges, found = resolve_dataflow(document.pipeline, signatures, places)
     if errors(found):
@@ -61,7 +61,7 @@ def lower_composite(root: Path, document: CompositeDocument, places: Places) -> 
         stages = _stages(package, decoder, edges, front)
         to_encoder = any(each.tokens for stage in stages for each in stage.inputs)
         source = DecoderSource(
-            root, artifacts[decoder], document, package.io(decoder), (*_MODELS, decoder, "io"), places
+            root, artifacts[decoder], document, package.io(decoder), (*MODELS, decoder, "io"), places
         )
         streams = {taken.name for _, taken in front.facts.streams} if front is not None else set[str]()
         fed = {each.input.name: each.value for each in edges if each.target == decoder}
@@ -79,25 +79,6 @@ def lower_composite(root: Path, document: CompositeDocument, places: Places) -> 
     return replace(lowered, document=lowered.document | {"required_capabilities": list(asked)})
 
 
-def _graphs(root: Path, document: CompositeDocument, places: Places) -> tuple[dict[str, str], dict[str, Signature]]:
-    artifacts: dict[str, str] = {}
-    signatures: dict[str, Signature] = {}
-    problems: list[Problem] = []
-    for name, model in document.pipeline.models.items():
-        path = (*_MODELS, name, "filename")
-        try:
-            artifacts[name] = find_artifact(root, model.filename).name
-            graph = load_graph(root / artifacts[name], root)
-            signatures[name] = signature_of(graph, artifacts[name], root)
-        except ArtifactFault as fault:
-            problems.append(fault.problem(places.find(path), format_path(path)))
-        except CompileError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise CompileError(problems)
-    return artifacts, signatures
-
-
 def _front(package: _Package, decoder: str, edges: tuple[Edge, ...]) -> FrontModel | None:
     """The model that makes embeddings of tokens, None where the decoder takes tokens itself."""
     io = package.io(decoder)
@@ -107,7 +88,7 @@ def _front(package: _Package, decoder: str, edges: tuple[Edge, ...]) -> FrontMod
     if found is None:
         what = f"no model makes '{io.inputs_embeds_input}', which the decoder takes, of tokens"
         help = "join the embedding model to it in pipeline.dataflow, and name its token_input"
-        raise package.refuse("no-embedding-stage", (*_MODELS, decoder, "io", "inputs_embeds_input"), what, help)
+        raise package.refuse("no-embedding-stage", (*MODELS, decoder, "io", "inputs_embeds_input"), what, help)
     return found
 
 
@@ -138,10 +119,10 @@ def _stages(package: _Package, decoder: str, edges: tuple[Edge, ...], front: Fro
         if not any(each.source == name for each in edges):
             what = f"nothing takes what the model '{name}' gives"
             help = "join one of its outputs in pipeline.dataflow, or leave the model out"
-            raise package.refuse("unsupported-package-class", (*_MODELS, name), what, help)
+            raise package.refuse("unsupported-package-class", (*MODELS, name), what, help)
         if any(each.source in per_token and each.target == name for each in edges):
             what = f"the model '{name}' takes what is made at every step, which is not compiled yet"
-            raise package.refuse("unsupported-package-class", (*_MODELS, name), what, "write it as pipeline.workflow")
+            raise package.refuse("unsupported-package-class", (*MODELS, name), what, "write it as pipeline.workflow")
     for each in edges:
         if each.merges and (front is None or each.target != front.facts.name):
             what = f"'{each.value}' is {spell_port(each.output)}, '{each.target}' takes {spell_port(each.input)}"

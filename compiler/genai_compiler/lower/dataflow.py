@@ -44,6 +44,7 @@ class _Resolving:
     signatures: Mapping[str, Signature]
     places: Places
     problems: list[Problem]
+    apart: frozenset[int] = frozenset()
 
     def report(self, code: str, key: tuple[str | int, ...], what: str, help: str, warning: bool = False) -> None:
         path = (*DATAFLOW, *key)
@@ -52,12 +53,17 @@ class _Resolving:
 
 
 def resolve_dataflow(
-    pipeline: CompositePipeline, signatures: Mapping[str, Signature], places: Places
+    pipeline: CompositePipeline,
+    signatures: Mapping[str, Signature],
+    places: Places,
+    apart: frozenset[int] = frozenset(),
 ) -> tuple[tuple[Edge, ...], tuple[Problem, ...]]:
-    """Every edge whose ends are in the graphs. Problems: unknown-component, missing-output, missing-input, wrong-port,
-    cyclic-dataflow; config-contradicts-graph (a warning) for an output that goes by another name.
+    """Every edge whose ends are in the graphs. apart: entries of `dataflow` that are a loop's own, and no edges here.
+
+    Problems: unknown-component, missing-output, missing-input, wrong-port, cyclic-dataflow; config-contradicts-graph
+    (a warning) for an output that goes by another name.
     """
-    resolving = _Resolving(pipeline, signatures, places, [])
+    resolving = _Resolving(pipeline, signatures, places, [], apart)
     edges = tuple(_edges(resolving))
     if loop := _cycle(edges):
         what = f"the models feed each other in a circle: {' -> '.join(loop)}"
@@ -71,6 +77,8 @@ def resolve_dataflow(
 
 def _edges(resolving: _Resolving) -> Iterator[Edge]:
     for at, flow in enumerate(resolving.pipeline.dataflow):
+        if at in resolving.apart:
+            continue
         source, _, output = flow.source.partition(".")
         target, _, name = flow.target.partition(".")
         known = True

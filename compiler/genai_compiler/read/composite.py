@@ -10,18 +10,23 @@ from pydantic import Field
 
 from genai_compiler.read.bare import BareIo, BareModel, CacheNote
 from genai_compiler.read.document import DocumentFacts
-from genai_compiler.read.fields import Closed, Items, Name, Open, SomeItems
+from genai_compiler.read.fields import Amount, Closed, Count, Items, Name, Open, Positive, SomeItems
+from genai_compiler.read.iterative import SchedulerEntry
 
 RunOn = Literal["prompt_only", "every_step", "final_only"]
 
 
 class PipelineModel(Open):
-    """One graph of the package, and what it is said to take and give."""
+    """One graph of the package, and what it is said to take and give.
+
+    scaling_factor: what latents are divided by before this model decodes them.
+    """
 
     filename: Name
     type: Name | None = None
     io: BareIo | None = None
     tokenizer: Name | None = None
+    scaling_factor: float | None = None
 
 
 class Flow(Open):
@@ -54,12 +59,22 @@ class Phase(Open):
 
 
 class Strategy(Open):
-    """The whole: stages in order (`composite`), or one model alone (`autoregressive`, `single_pass`, `iterative`)."""
+    """The whole: stages in order (`composite`), one model alone (`autoregressive`, `single_pass`), or a denoising loop
+    (`iterative`), to which all fields from `denoiser` on belong.
+    """
 
     kind: Name
     model: Name | None = None
     decoder: Name | None = None
     stages: SomeItems[Stage] | None = None
+    denoiser: Name | None = None
+    num_steps: Positive | None = None
+    start_step: Count | None = None
+    timestep_input: Name | None = None
+    timesteps: SomeItems[float] | None = None
+    scheduler_config: SchedulerEntry | None = None
+    guidance_scale: Amount | None = None
+    cfg_conditioning_input: Name | None = None
 
 
 class Positions(Open):

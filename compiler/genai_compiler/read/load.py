@@ -12,6 +12,7 @@ from genai_compiler.lower.config_plugin import lower_plugin
 from genai_compiler.lower.config_transducer import lower_transducer
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
+from genai_compiler.lower.iterative import is_iterative, lower_iterative
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_plain
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
@@ -86,9 +87,9 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
     if value_at(data, ("pipeline",)) is None and value_at(data, ("model", "io")) and not (root / CONFIG_NAME).is_file():
         return _lowered(root, BARE, file.name, places, lower_bare(root, parse_bare(data, places), places))
     if value_at(data, ("pipeline", "models")) and value_at(data, ("pipeline", "workflow")) is None:
-        return _lowered(
-            root, COMPOSITE, file.name, places, lower_composite(root, parse_composite(data, places), places)
-        )
+        joined = parse_composite(data, places)
+        lower = lower_iterative if is_iterative(joined.pipeline) else lower_composite
+        return _lowered(root, COMPOSITE, file.name, places, lower(root, joined, places))
     metadata = parse_metadata(data, places)
     if metadata.pipeline is None:
         if (root / CONFIG_NAME).is_file():

@@ -34,6 +34,7 @@ OFFERED = ALWAYS | {
     "parameter_adapters", "heterogeneous_adapter_batching",
 }  # fmt: skip
 PROVIDED = frozenset({
+    "genai-compile.diffusion@1",
     "onnx-genai.audio-preprocess@1", "onnx-genai.grammar-guidance@1", "onnx-genai.image-preprocess@1",
     "onnx-genai.parameter-overlay@1", "onnx-genai.telemetry@1",
 })  # fmt: skip

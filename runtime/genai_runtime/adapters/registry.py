@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from genai_runtime.adapters.audio import audio_preprocess
+from genai_runtime.adapters.diffusion import diffusion
 from genai_runtime.adapters.grammar_guidance import grammar_guidance
 from genai_runtime.adapters.image.preprocess import image_preprocess
 from genai_runtime.adapters.telemetry import telemetry
@@ -26,6 +27,7 @@ May raise ValueError for parameters it does not know.
 """
 
 OURS: Mapping[str, Factory] = {
+    "genai-compile.diffusion@1": diffusion,
     "onnx-genai.audio-preprocess@1": audio_preprocess,
     "onnx-genai.grammar-guidance@1": grammar_guidance,
     "onnx-genai.image-preprocess@1": image_preprocess,
