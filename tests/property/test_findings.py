@@ -380,3 +380,14 @@ def test_a_missing_input_is_said_before_a_literal_that_does_not_fit(made: Made) 
         subject = made.subject(inputs, {"out": ROW}, {}, [emit("x", "out")])
         refused(subject, given(x=[7]), "missing-input")
         refused(subject, given(**{"x": [7], needed: [7]}), "literal-length")
+
+
+def test_a_symbol_that_the_graph_fixes_on_one_axis_still_holds_on_the_other(made: Made) -> None:
+    """3.2: the ports of an invoke unify by their contracts. The number of the graph had taken the symbol's place."""
+    kind = mat("int64", 1)
+    component = made.onnx("neg", kind)
+    component["ports"]["inputs"]["x0"]["shape"] = ["rows", "rows"]
+    steps = [invoke("neg", {"x0": "x"}, {"y0": "y"}), emit("y", "out")]
+    subject = made.subject({"x": application(of(kind), "x")}, {"out": kind}, {"neg": component}, steps)
+    assert subject.judge(given(x=[[3]])) is not None
+    refused(subject, given(x=[[3], [4]]), "symbol-conflict")

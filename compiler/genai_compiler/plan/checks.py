@@ -1,7 +1,10 @@
 """What one invoke must still check while it runs: extents that its ports share or fix and that nothing has proved."""
 
+from dataclasses import replace
+
 from genai_compiler.plan.ir import Check, Component, ExtentCheck, SymbolCheck, Type
 from genai_compiler.plan.scope import Scope
+from genai_compiler.read.contracts import TensorContract
 from genai_compiler.read.package import Package
 
 Term = int | tuple[str, int] | tuple[str, str]
@@ -13,11 +16,17 @@ def input_checks(
     """Checks before the run: symbols unify across input ports (standard, 3.2); numbers that only the contract gives."""
     ports = dict(component.inputs)
     request = frozenset(package.workflow.inputs)
-    held = [(value, ports[port], scope.type(value), value in request) for port, value in inputs if port in ports]
+    declared = package.workflow.components[component.name].ports.inputs
+    held = [
+        (value, _as_declared(ports[port], declared.get(port)), scope.type(value), value in request)
+        for port, value in inputs
+        if port in ports
+    ]
     enforced = _graph_numbers(component, package, "inputs")
     checks: list[Check] = []
-    for (port, value), (_, wanted, found, _) in zip(((p, v) for p, v in inputs if p in ports), held, strict=True):
-        for axis, dim in enumerate(wanted.dims):
+    for port, value in inputs:
+        found = scope.type(value)
+        for axis, dim in enumerate(ports[port].dims if port in ports else ()):
             known = axis < len(found.dims) and found.dims[axis] == dim
             if isinstance(dim, int) and not known and (port, axis) not in enforced:
                 checks.append(ExtentCheck(value, axis, dim))
@@ -28,7 +37,12 @@ def output_checks(component: Component, outputs: tuple[tuple[str, str], ...], pa
     """Checks after the run: symbols unify across output ports; numbers that the graph leaves symbolic."""
     ports = dict(component.outputs)
     enforced = _graph_numbers(component, package, "outputs")
-    held = [(value, ports[port], Type("", 0), False) for port, value in outputs if port in ports]
+    declared = package.workflow.components[component.name].ports.outputs
+    held = [
+        (value, _as_declared(ports[port], declared.get(port)), Type("", 0), False)
+        for port, value in outputs
+        if port in ports
+    ]
     checks: list[Check] = [
         ExtentCheck(value, axis, dim)
         for port, value in outputs
@@ -36,6 +50,12 @@ def output_checks(component: Component, outputs: tuple[tuple[str, str], ...], pa
         if isinstance(dim, int) and (port, axis) not in enforced
     ]
     return (*_symbol_checks(component, held, package), *checks)
+
+
+def _as_declared(type: Type, contract: TensorContract | None) -> Type:
+    """The port's type with the symbols of its contract, which hold although the graph fixes their extents."""
+    dims = contract.shape if contract is not None else None
+    return type if dims is None or len(dims) != type.rank else replace(type, shape=tuple(dims))
 
 
 def _symbol_checks(component: Component, held: list[tuple[str, Type, Type, bool]], package: Package) -> list[Check]:
