@@ -31,6 +31,8 @@ MEDIA = _MEDIA.split()
 """Decoders behind an embedding model that also takes what a vision model makes of an image's tensors."""
 SINGLE = ["mobius-bert-og", "mobius-vit-og"]
 """Encoders alone: one call, at the workflow's level."""
+PAGED = ["og-qwen2-paged", "og-qwen3_5-paged"]
+"""Decoders over packed rows and paged caches, with an operator that no CPU runs (lower/test_paged.py)."""
 DRAWN = ["mobius-sd-euler", "mobius-sd-ddim"]
 """A denoiser in a loop, between a text encoder and a decoder of latents."""
 GREEDY: dict[str, Any] = {"temperature": 0, "stop_on_eos": False}

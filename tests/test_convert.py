@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.data import ROOT, needs_data
 from tests.lower.packages import Recipe, decoder, write_package
 from tests.lower.plain_folders import plain_folder
-from tests.real_packages import DRAWN, ENCODED, GREEDY, MEDIA, PACKAGES, RUN, cases, reliable
+from tests.real_packages import DRAWN, ENCODED, GREEDY, MEDIA, PACKAGES, PAGED, RUN, cases, reliable
 from tests.reference.plain_loop import greedy
 
 DOCUMENT = "inference_metadata.yaml"
@@ -51,7 +51,7 @@ def converted(package: Path, folder: Path, keep: bool = False) -> Path:
 
 
 @needs_data
-@pytest.mark.parametrize("name", [*RUN, *ENCODED, *MEDIA, *DRAWN])
+@pytest.mark.parametrize("name", [*RUN, *ENCODED, *MEDIA, *DRAWN, *PAGED])
 def test_the_document_compiles_to_the_same_plan_and_gives_the_same_tokens(name: str, tmp_path: Path) -> None:
     before = compile_package(PACKAGES / name, out=tmp_path / "before")
     folder = converted(PACKAGES / name, tmp_path / "after" / name)

@@ -19,7 +19,7 @@ from tests import test_bare_packages, test_conformance
 from tests.data import DATA
 from tests.lower import test_plain_folder
 from tests.lower.plain_folders import undeclared
-from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, RUN, SINGLE
+from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "packages.md"
 WORKFLOW, GENAI, IO, MODELS, PLAIN = "workflow", "genai_config v1", "model.io", "pipeline.models", "plain folder"
@@ -30,9 +30,10 @@ HEAD = """\
 Written by `python -m tools.make_packages_page` from the test data: packages of the field's own exporters, and the
 conformance suite. *Equal* means: compiled and run, and what came out is what another runtime, PyTorch or an independent
 interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_bare_packages.py,
-test_conformance.py, lower/test_plain_folder.py and lower/test_single_pass.py hold it, package by package). *Refused*
-means: with a code, a place and a way out, before anything was written. A test holds this page against what the compiler
-does.
+test_conformance.py, lower/test_plain_folder.py and lower/test_single_pass.py hold it, package by package).
+*Compiled* is what needs an operator that no CPU has, caches in pages (with it written out in other operators,
+lower/test_paged.py gets the expected tokens). *Refused* means: with a code, a place and a way out, before anything was
+written. A test holds this page against what the compiler does.
 
 The same packages stand in the last column a second time, without their metadata
 ([plain folders](plain-folders.md)).
@@ -81,7 +82,7 @@ def _suite() -> Iterator[Row]:
 def _plain(folder: Path) -> Iterator[Row]:
     kinds = _kinds()
     equal = (*test_plain_folder.ALONE, *SINGLE)
-    for name in (*equal, *(each for each, _, _ in test_plain_folder.REFUSED)):
+    for name in (*equal, *PAGED, *(each for each, _, _ in test_plain_folder.REFUSED)):
         made = undeclared(PACKAGES / name, folder / name, test_plain_folder.model_config(name))
         yield Row(name, PLAIN, kinds[name], refusal(made), name in equal)
 

@@ -32,6 +32,7 @@ from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
@@ -161,6 +162,7 @@ def plan_package(
 ) -> tuple[Plan, tuple[Problem, ...]]:
     """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
     doubts = _checked(package)
+    package = link_stages(package)
     plan, found = _built(package)
     advice = resolve_hints(package, hints)
     problems = (*doubts, *found, *advice.problems)

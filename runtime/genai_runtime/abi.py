@@ -21,6 +21,7 @@ from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.drafting import DraftSpec
 from genai_runtime.held import HeldSpec, Holder
 from genai_runtime.inputs import Input, bind_inputs
+from genai_runtime.packing import Pages
 from genai_runtime.policy import TokenPolicy
 from genai_runtime.publish import Output, Publisher
 from genai_runtime.request import Event, Request
@@ -53,6 +54,7 @@ __all__ = [
     "Input",
     "Mask",
     "Output",
+    "Pages",
     "Publisher",
     "Request",
     "Result",

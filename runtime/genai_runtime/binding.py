@@ -54,6 +54,20 @@ def write(value: Value, array: Array) -> None:
     cast(Any, value).update_inplace(array)
 
 
+def home_of(session: Any) -> object:
+    """The device on which a session keeps tensors that it updates in place: its first provider's."""
+    first = session.get_providers()[0]
+    if first != "CUDAExecutionProvider":
+        return CPU
+    number = int(session.get_provider_options().get(first, {}).get("device_id", 0))
+    return native.OrtDevice(native.OrtDevice.cuda(), native.OrtDevice.default_memory(), number)
+
+
+def placed(array: Array, dtype: str, home: object) -> Value:
+    """The array's content as a tensor on a device; on the CPU over the array's own memory, which must stay alive."""
+    return over(array, dtype) if home is CPU else cast(Value, native.OrtValue.ortvalue_from_numpy(array, home))
+
+
 def over(array: Array, dtype: str = "") -> Value:
     """A tensor over the array's memory; it does not keep the array alive."""
     if dtype in ONNX_TYPE:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from genai_runtime import binding
+from genai_runtime.packing import Pages
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Request
 from genai_runtime.sample import to_float32
@@ -36,9 +37,12 @@ class DecoderSpec:
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
     one token a row. last_position: the port, int64 [rows, 1, 1], that says which position of each row the logits are
     of; "" where they are of all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
-    counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or
-    `valid` after it. front: (component, (its output, the decoder's input) pairs) where tokens become embeddings first;
-    `tokens` is then a port of that component.
+    counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or `valid` after
+    it; of one row, [1, 1] `last` is one less than these, [1] `current` the same, `room` what fits. front: (component,
+    (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
+    component. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of
+    rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same. window: (tokens a run, what fills
+    the last run up) of a prompt. alone: a run takes one row.
     """
 
     component: str
@@ -59,6 +63,10 @@ class DecoderSpec:
     logits_rank: int = 3
     counts: tuple[tuple[str, str, str], ...] = ()
     front: tuple[str, tuple[tuple[str, str], ...]] | None = None
+    pages: Pages | None = None
+    prompt_component: str = ""
+    window: tuple[int, int] | None = None
+    alone: bool = False
 
 
 class Front:
@@ -81,6 +89,7 @@ class Decoder:
     def __init__(self, sessions: Sessions, spec: DecoderSpec) -> None:
         self.spec = spec
         self.session, self.timings = sessions.session(spec.component), sessions.timings
+        self.prompt_session = sessions.session(spec.prompt_component) if spec.prompt_component else self.session
         self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
 
     def start(
@@ -100,7 +109,7 @@ class Decoder:
         where there is none) takes beside the tokens, with the prompt and with each step. own_prompt: the tokens are the
         request's prompt, whose rows' lengths it knows; else every row is as long as the array. positions: the prompt's,
         where they are not negative.
-        Raises RequestError `empty-prompt`, `ragged-rows`, `missing-input`, `wrong-shape`, `bad-value`.
+        Raises RequestError `empty-prompt`, `ragged-rows`, `one-row`, `missing-input`, `wrong-shape`, `bad-value`.
         """
         ids, lengths = to_array(tokens), request.prompt_lengths if own_prompt else None
         if not ids.size:
@@ -109,6 +118,8 @@ class Decoder:
         if not self.spec.ragged and (valid != ids.shape[1]).any():
             what = "this decoder has no way to tell rows of different length apart"
             raise RequestError("ragged-rows", what, help="run the rows one by one")
+        if self.spec.alone and ids.shape[0] > 1:
+            raise RequestError("one-row", "this decoder takes one row a run", help="run the rows one by one")
         decoding = self.kind(request, ids.shape[0])(self, ids, valid, limit, request.context_length, extras or {})
         decoding.media, decoding.later = media or {}, later or {}
         if positions is not None:
@@ -120,6 +131,14 @@ class Decoder:
         from genai_runtime.growing import GrowingDecoding
         from genai_runtime.in_place import InPlaceDecoding
 
+        if self.spec.pages is not None:
+            from genai_runtime.paged import PagedDecoding
+
+            return PagedDecoding
+        if self.spec.window is not None and self.spec.shared:
+            from genai_runtime.windowed import WindowedDecoding
+
+            return WindowedDecoding
         return InPlaceDecoding if self.spec.shared else GrowingDecoding
 
 
@@ -144,6 +163,7 @@ class Decoding:
         spec = self.spec = decoder.spec
         self.passes = 0
         self.session, self.extras, self.front = decoder.session, extras, decoder.front
+        self.first_session = decoder.prompt_session
         self.timings = decoder.timings
         self.media: Mapping[str, Value] = {}
         self.later: Mapping[str, Value] = {}
@@ -173,8 +193,8 @@ class Decoding:
         """
         raise NotImplementedError
 
-    def prompt_feeds(self) -> dict[str, Array]:
-        """Ids, mask and positions of the first `first` tokens of the prompt, by port."""
+    def prompt_feeds(self, room: int = 0) -> dict[str, Array]:
+        """Ids, mask and positions of the first `first` tokens of the prompt, by port. room: see counts_of."""
         spec = self.spec
         valid = np.arange(self.first) < self.lengths.reshape(-1, 1)
         feeds = {spec.tokens: np.ascontiguousarray(self.ids[:, : self.first])}
@@ -185,7 +205,7 @@ class Decoding:
             feeds[spec.positions[0]] = own if self.places is None else self.places
         if spec.last_position:
             feeds[spec.last_position] = np.ascontiguousarray((self.lengths - 1).reshape(-1, 1, 1))
-        return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths)
+        return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths, room)
 
     def take_positions(self, given: Array) -> None:
         """The caller's positions of the prompt, [..., rows, tokens]; -1 throughout stands for none.
@@ -222,10 +242,28 @@ class Decoding:
         except binding.RUN_FAILURES as failure:
             raise self.failed(failure) from failure
 
-    def counts_of(self, written: Array, valid: Array) -> dict[str, Array]:
-        """What the ports that count take, [rows]: positions written before a run and valid ones after it."""
-        numbers = {"written": written, "valid": valid}
+    def counts_of(self, written: Array, valid: Array, room: int = 0) -> dict[str, Array]:
+        """What the ports that count take: positions [rows] written before a run and valid ones after it.
+
+        room: positions that the buffers have, 0 where they are as long as what is valid.
+        """
+        numbers = {"written": written, "valid": valid, "last": (valid - 1).reshape(-1, 1), "current": valid[:1]}
+        numbers["room"] = np.array([room]) if room else valid[:1]
         return {port: numbers[kind].astype(NUMPY[dtype]) for port, dtype, kind in self.spec.counts}
+
+    def recount(self, counts: Mapping[str, Array], written: Array, valid: Array) -> None:
+        """Write the numbers of another run into the arrays; what the buffers have room for stays."""
+        steady = {port for port, _, kind in self.spec.counts if kind == "room"}
+        for port, array in self.counts_of(written, valid).items():
+            if port not in steady:
+                counts[port][...] = array
+
+    def known_to(self, session: object, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Of these feeds, those that a session has inputs for: with the prompt another graph may run."""
+        if session is self.session:
+            return dict(feeds)
+        names = {each.name for each in session.get_inputs()}  # type: ignore[attr-defined]
+        return {port: each for port, each in feeds.items() if port in names}
 
     def only_position(self) -> dict[str, Array]:
         """By port: of one token a row, the first position is the last."""

@@ -19,14 +19,18 @@ class GrowingDecoding(Decoding):
 
     def prompt(self) -> None:
         spec = self.spec
-        self._run = binding.run_with_values(self.session, spec.origin)
+        self._run = binding.run_with_values(self.first_session, spec.origin)
         self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
         self._pasts = [slot.past for slot in spec.slots]
         arrays = self.prompt_feeds()
         self._feeds = self.as_values(arrays) | dict(self.extras) | dict(self.own(self.media))
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
+        feeds = self._feeds
+        self._feeds = self.known_to(self.first_session, feeds)
         self._positions, self.filled = self.first_positions(), self.first
         self._take()
+        self._feeds = {**feeds, **self._feeds}
+        self._run = binding.run_with_values(self.session, spec.origin)
         self._feeds.update(self.own(self.later))
         kept = [slot for slot in spec.slots if not slot.once]
         self._outputs, self._pasts = [spec.logits, *(slot.present for slot in kept)], [slot.past for slot in kept]

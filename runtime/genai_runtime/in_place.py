@@ -18,20 +18,21 @@ class InPlaceDecoding(Decoding):
 
     def prompt(self) -> None:
         self.state = shared_state(self.spec.slots, self.rows, self.room.first)
-        bound = binding.new_bindings(self.session)
-        feeds = self.prompt_feeds()
-        values = self.as_values(feeds)
+        bound = binding.new_bindings(self.first_session)
+        feeds = self.prompt_feeds(self.room.first)
+        values = self.known_to(self.first_session, self.as_values(feeds))
         for port, value in values.items():
             bound.bind_ortvalue_input(port, value)
         self._bind_state(bound, self.own(self.media))
         bound.bind_output(self.spec.logits, binding.CPU)
-        self._run = binding.run_bound(self.session, self.spec.origin)
+        self._run = binding.run_bound(self.first_session, self.spec.origin)
         self.passes += 1
         try:
             self._run(bound, None)
         except binding.RUN_FAILURES as failure:
             raise self.failed(failure) from failure
         self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
+        self._run = binding.run_bound(self.session, self.spec.origin)
         self._positions, self.filled = self.first_positions(), int(self.lengths.max())
         self._each: Array = np.arange(self.rows)
         self._bind_step()
@@ -56,6 +57,9 @@ class InPlaceDecoding(Decoding):
             bound.bind_ortvalue_input(spec.positions[0], view(self._positions))
         self._only = self.only_position()
         for port, array in self._only.items():
+            bound.bind_ortvalue_input(port, view(array))
+        self._counted = self.counts_of(self.lengths, self.lengths + 1, self.room.first)
+        for port, array in self._counted.items():
             bound.bind_ortvalue_input(port, view(array))
         self._raw: Array = self.logits if spec.logits_rank == 2 else self.logits.reshape(self.rows, 1, -1)
         if spec.logits_dtype != "float32":
@@ -92,6 +96,8 @@ class InPlaceDecoding(Decoding):
             raise self.failed(failure) from failure
         # a row that is full has ended: it only repeats its last place while others go on
         np.minimum(lengths + 1, most - 1, out=lengths)
+        if self._counted:
+            self.recount(self._counted, lengths, lengths + 1)
         if spec.positions is not None:
             np.minimum(self._positions + 1, most - 1, out=self._positions)
         if spec.logits_dtype != "float32":

@@ -30,6 +30,7 @@ _PROFILE = {
     "pooling": dict | None,
     "decoding": dict | None,
 }
+_KERNEL = {"component": str, "artifact": str, "operator": str, "lacking": [str], "having": [str]}
 _CONTINUATION = ("cell", "prompt_input", "tokens_output", "bound", "bound_default")
 _SHAPE: dict[str, Any] = {
     "compiler": str,
@@ -46,6 +47,7 @@ _SHAPE: dict[str, Any] = {
         "policy": str,
         "sampler_mode": str,
         "ragged": bool,
+        "alone": bool,
         "prompt_decoded": bool,
         "tokens_output": str,
         "tokens_replace": bool,
@@ -60,6 +62,7 @@ _SHAPE: dict[str, Any] = {
         "overrides": dict,
     },
     "session": {"options": dict, "providers": [{"name": str, "options": dict}]},
+    "kernels": [_KERNEL],
     "placement": dict,
     "inputs": [{**_PORT, "dtype": str, "rank": int, "source": str, "application": str}],
     "outputs": [{**_PORT, "stage": str, "media": dict}],

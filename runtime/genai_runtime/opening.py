@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
+from genai_runtime.kernels import check_kernels
 from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
@@ -39,7 +40,7 @@ def load(
     `model.timings`. The folder's executor.py is code and is executed: load only what you trust as you would trust a
     Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, session-failed, onnxruntime-missing, bad-threads, unreadable-file,
+    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, unreadable-file,
     bad-path.
     """
     binding.require()
@@ -48,6 +49,7 @@ def load(
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
     common = Settings(chosen, _options(manifest.data["session"]["options"], threads))
     own, more = placed(manifest.data["placement"], common, strict=bool(strict))
+    check_kernels(manifest.data["kernels"], common, own)
     notices = (*notices, *more)
     if notices:
         import logging

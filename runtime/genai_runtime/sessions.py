@@ -14,6 +14,7 @@ from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
     from genai_runtime.lora import LoraService
+    from genai_runtime.package_graphs import PackageGraph
     from genai_runtime.timings import Timings
 
 Ports = tuple[tuple[str, str], ...]
@@ -122,6 +123,12 @@ class Sessions:
         opened when it is first needed, not now.
         """
         return Runner(self, component, (tuple(inputs), tuple(outputs)), origin, replacements or {}, lazy)
+
+    def graphs(self, components: Sequence[str], origin: str) -> "dict[str, PackageGraph]":
+        """Graphs for an adapter that runs them itself, by component. Raises LoadError as `session`."""
+        from genai_runtime.package_graphs import graphs_of
+
+        return graphs_of(self, components, origin)
 
     @property
     def lora(self) -> "LoraService":

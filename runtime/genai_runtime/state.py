@@ -9,8 +9,8 @@ from genai_runtime import binding
 from genai_runtime.problem import RequestError
 from genai_runtime.values import NUMPY, Array, Value
 
-ROWS, GROWTH = -1, -2
-"""Marks in a slot's dims: the axis of request rows, and the axis that holds one entry a token."""
+ROWS, GROWTH, PAGES = -1, -2, -3
+"""Marks in a slot's dims: the axis of request rows, one that holds an entry a token, one that holds pages of tokens."""
 
 FIRST_ROOM = 512
 """Tokens of room a shared buffer starts with beyond the prompt, when the request may need more."""
@@ -18,7 +18,7 @@ FIRST_ROOM = 512
 
 @dataclass(frozen=True)
 class Slot:
-    """One state tensor: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH.
+    """One state tensor: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES.
 
     once: what the first run gives is fed ever after, and no later run is asked for it.
     """
@@ -49,9 +49,10 @@ class Room:
         return replace(self, now=max(self.first + 1, min(self.most, 2 * self.first)))
 
 
-def shape_of(slot: Slot, rows: int, length: int) -> tuple[int, ...]:
-    """A slot's shape with so many rows and tokens."""
-    return tuple(rows if dim == ROWS else length if dim == GROWTH else dim for dim in slot.dims)
+def shape_of(slot: Slot, rows: int, length: int, pages: int = 0) -> tuple[int, ...]:
+    """A slot's shape with so many rows, tokens, and pages of all rows."""
+    extents = {ROWS: rows, GROWTH: length, PAGES: pages}
+    return tuple(extents.get(dim, dim) for dim in slot.dims)
 
 
 def empty_state(slots: Sequence[Slot], rows: int) -> list[Value]:

@@ -58,6 +58,7 @@ class Requests:
         """One request for all rows where the decoder tells their lengths apart and nothing drafts, else one a row."""
         equal = len({len(each) for each in prompts}) == 1
         together = (equal or self._generation["ragged"]) and further.together and not shared.speculate
+        together = together and not self._generation["alone"]
         groups = [list(range(len(prompts)))] if together else [[row] for row in range(len(prompts))]
 
         def request(rows: list[int]) -> Request:

@@ -162,7 +162,8 @@ def test_d_windows_that_cut_the_prompt_are_refused(tmp_path: Path) -> None:
     ("port", "code", "word"),
     [
         (("past_sequence_length", TensorProto.INT32, [1]), "unsupported-package-class", "sequence-length"),
-        (("block_table", TensorProto.INT32, ["b", "n"]), "unsupported-package-class", "paged"),
+        (("cumulative_sequence_lengths", TensorProto.INT32, ["n"]), "unsupported-package-class", "without pages"),
+        (("block_table_windowed", TensorProto.INT32, ["b", "n"]), "unsupported-package-class", "keeps a window"),
         (("past_key_values.0.conv_state", TensorProto.FLOAT, ["b", 8, 3]), "unpaired-state", "'present.0.conv_state'"),
         (("mystery", TensorProto.FLOAT, ["b"]), "unclaimed-input", "'mystery'"),
     ],

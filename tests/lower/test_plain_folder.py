@@ -37,7 +37,6 @@ ALONE = _ALONE.split()
 REFUSED = [
     ("og-llama-nohead", "no-logits", "export the decoder with its head"),
     ("og-llama-noembed", "no-embedding-stage", "export the decoder with its embedding"),
-    ("og-qwen2-paged", "unsupported-package-class", "PagedAttention"),
 ]
 
 

@@ -27,7 +27,6 @@ COMPILED = _NAMES.split()
 REFUSED = [
     ("og-llama-nohead", "no-logits", "export it with its head"),
     ("og-llama-noembed", "no-embedding-stage", "no stage produces 'inputs_embeds'"),
-    ("og-qwen2-paged", "unsupported-package-class", "'state_groups'"),
     ("mobius-bert-og", "no-logits", "last_hidden_state"),
     ("mobius-vit-og", "missing-input", "pixel_values"),
 ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from genai_compiler.emit.draft_table import decoder_class, draft_imports
 from genai_compiler.emit.names import literal
 from genai_compiler.plan.ir import Decode, Plan
-from genai_compiler.plan.state import StateGroup
+from genai_compiler.plan.state import Pages, StateGroup
 from genai_compiler.plan.uses import walk
 
 
@@ -24,7 +24,7 @@ def decoder_table(plan: Plan) -> Iterator[str]:
     mask = facts.mask
     flags = () if mask is None else (literal(mask.port), literal(mask.dtype), f"columns={mask.use == 'columns'}")
     slots = ", ".join(_slots(group) for group in plan.groups)
-    counts = ", ".join(literal((each.port, each.dtype, each.kind)) for each in facts.counts)
+    counts = tuple((each.port, each.dtype, each.kind) for each in facts.counts)
     args = [
         f"component={literal(facts.component)}",
         f"origin={literal(_decode_origin(plan))}",
@@ -42,10 +42,21 @@ def decoder_table(plan: Plan) -> Iterator[str]:
         f"one_token={facts.one_token}",
         *([f"last_position={literal(facts.last_position)}"] if facts.last_position else []),
         *([f"logits_rank={facts.logits_rank}"] if facts.logits_rank != 3 else []),
-        *([f"counts=({counts},)"] if counts else []),
+        *([f"counts={literal(counts)}"] if counts else []),
+        *_pages(facts.pages),
+        *([f"prompt_component={literal(facts.prompt_component)}"] if facts.prompt_component else []),
+        *([f"window=({facts.window.size}, {facts.window.pad})"] if facts.window is not None else []),
+        *([f"alone={facts.alone}"] if facts.alone else []),
         *([f"front=({literal(facts.front.component)}, {literal(facts.front.streams)})"] if facts.front else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"
+
+
+def _pages(pages: Pages | None) -> Iterator[str]:
+    if pages is not None:
+        names = ("cumulative", "past", "table", "bounds")
+        ports = ", ".join(f"{name}={literal(getattr(pages, name))}" for name in names)
+        yield f"pages=Pages({ports}, block={pages.block}, per_token={pages.per_token})"
 
 
 def _decode_origin(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from genai_compiler.check.generation_defaults import OWN_FIELDS
 from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
+from genai_compiler.emit.kernels import kernels
 from genai_compiler.emit.media_facts import media_facts
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
@@ -55,6 +56,7 @@ def manifest(
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),
+        "kernels": kernels(package),
         "placement": {each.component: _placement(each) for each in plan.placements},
         "inputs": [_input(each.name, plan) for each in plan.inputs],
         "outputs": [_output(each, package) for each in plan.outputs],
@@ -135,6 +137,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "sampler_mode": _sampler_mode(package),
         "ragged": plan.decoder is not None and plan.decoder.ragged,
+        "alone": plan.decoder is not None and plan.decoder.alone,
         "prompt_decoded": _prompt_decoded(plan),
         "tokens_output": tokens,
         "tokens_replace": any(

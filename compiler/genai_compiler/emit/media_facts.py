@@ -27,14 +27,15 @@ def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
         component = plan.component(op.component)
         adapter = component.adapter
         value = dict(op.inputs).get("encoded", "")
-        if adapter is None or adapter.program is None or value not in inputs:
+        program = adapter.program if adapter is not None else None
+        if adapter is None or not isinstance(program, AudioProgram | ImageProgram) or value not in inputs:
             continue
         tensors = _instead(plan, inputs[value])
         yield {
-            "kind": "image" if isinstance(adapter.program, ImageProgram) else "audio",
+            "kind": "image" if isinstance(program, ImageProgram) else "audio",
             "input": value,
             "prompt": dict(_of_prompts(adapter.parameters)),
-            **_sizes(adapter.program),
+            **_sizes(program),
             "tensors": [name for each in tensors for name in (each.name, each.application_name) if name],
             "required": inputs[value].required or _is_needed(plan, inputs[value]),
         }

@@ -15,6 +15,7 @@ from genai_compiler.emit.port_tables import cell_table, interface_tables
 from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
 from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Component, Input, Output, Plan
 
@@ -39,6 +40,7 @@ SOMETIMES = frozenset(
         "ImageTiles",
         "ImageViews",
         "Mask",
+        "Pages",
         "RUN_FAILURES",
         "Slot",
         "SpeculativeDecoder",
@@ -175,6 +177,8 @@ def _table_imports(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         yield "Slot"
     if plan.decoder is not None and plan.decoder.mask is not None:
         yield "Mask"
+    if plan.decoder is not None and plan.decoder.pages is not None:
+        yield "Pages"
     if any(_is_opened(plan.component(runner[0])) for runner in uses.runners.values()):
         yield "open_adapter"
     for _, each in programs.values():
@@ -231,6 +235,8 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
             forms = literal(tuple((types[port].dtype, types[port].rank) for port in outputs))
             given = [literal(adapter.abi), f"{{{parameters}}}", *roles, literal(origin)]
             given += [f"program={programs[name][0]}"] if name in programs else []
+            if isinstance(adapter.program, GraphProgram):
+                given += [f"program=sessions.graphs({literal(adapter.program.components)}, {literal(origin)})"]
             given += [f"forms={forms}"]
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
@@ -252,7 +258,7 @@ def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, AudioProgra
     """The programs that adapters run, by the runner that runs them."""
     for name, (component, *_) in uses.runners.items():
         adapter = plan.component(component).adapter
-        if adapter is not None and adapter.program is not None:
+        if adapter is not None and isinstance(adapter.program, AudioProgram | ImageProgram):
             yield name, adapter.program
 
 

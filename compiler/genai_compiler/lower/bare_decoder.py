@@ -26,6 +26,7 @@ from genai_compiler.lower.merge_facts import (
     merge_vocabulary,
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.merge_paged import merge_paged, with_pages
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.switched_state import switched_decoder
@@ -113,11 +114,13 @@ class DecoderSource:
         ports, found = match_io(self.io, signature, around, self.path, self.places, told)
         decoder, static = self._numbered(ports.decoder), ports.static
         merge = Merge(self.stated or self._stated(), signature)
-        states, windows = split_windows(merge_states(decoder, merge), merge)
+        paged = merge_paged(decoder, None, merge)
+        dense = decoder if paged is None else replace(decoder, keys=(), values=())
+        states, windows = split_windows(merge_states(dense, merge), merge)
         over_encoder = merge_crossed(ports.crossed, merge)
         one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
         fixed = merge_fixed_states(decoder, one_token, merge)
-        aliasing = choose_aliasing(states, decoder, merge)
+        aliasing = choose_aliasing(states, dense, merge)
         width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
         text, doubts = self.texts(width) if self.texts else bare_text_facts(self.root, width, self.places)
         capacities = [each.capacity for each in states]
@@ -158,6 +161,7 @@ class DecoderSource:
             front=front,
             prompt=prompt,
             start=text.decoder_start if prompt != PROMPT else None,
+            paged=with_pages(paged, length),
             flag=Flag(networks.flag, networks.later) if networks is not None else None,
             crossed=over_encoder,
         )

@@ -1,6 +1,6 @@
 """The decoder of a v1 configuration: its names and numbers brought together with its graph."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from genai_compiler.lower.matching import Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
+from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.stated import stated_by_config
@@ -89,15 +90,22 @@ def config_decoder(
     Raises CompileError with every problem, warnings included.
     """
     around, start = around or Surroundings(), start or Start()
-    model = load_graph(root / artifact, root)
-    signature = signature_of(model, artifact, root)
+    joined = around.joined
+    model = joined.model if joined is not None else load_graph(root / artifact, root)
+    signature = joined.signature if joined is not None else signature_of(model, artifact, root)
     ports, port_problems = match_ports(config, signature, around, lambda: plain_state(model.graph, signature))
-    merge = Merge(stated_by_config(config), signature)
-    states, windows = split_windows(merge_states(ports, merge), merge)
-    one_token = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
+    stated = stated_by_config(config)
+    cut = joined is not None and joined.window is not None
+    merge = Merge(replace(stated, window=None) if cut else stated, signature)
+    paged = merge_paged(ports, config.block_size, merge)
+    dense = ports if paged is None else replace(ports, keys=(), values=())
+    states, windows = split_windows(merge_states(dense, merge), merge)
+    alone = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
+    one_token = alone and (joined is None or not joined.two_phases)
     fixed = merge_fixed_states(ports, one_token, merge)
     combined = merge_combined(ports, merge)
-    aliasing = choose_aliasing(states, ports, merge)
+    check_groups(config.state_groups, paged, fixed, merge)
+    aliasing = choose_aliasing(states, dense, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
     length = merge_length((each.capacity for each in states), merge, text.context_length)
@@ -108,8 +116,8 @@ def config_decoder(
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
     positions = ports.position_ids.name if ports.position_ids is not None else ""
-    stated: DocPath = ("model", "context_length")
-    problems += short_tables(model.graph, positions, length, config.place(stated), stated)
+    longest: DocPath = ("model", "context_length")
+    problems += short_tables(model.graph, positions, length, config.place(longest), longest)
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
     own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
@@ -138,6 +146,9 @@ def config_decoder(
         front=start.front,
         prompt=start.prompt,
         start=own_start if start.prompt != PROMPT else None,
+        paged=with_pages(paged, length),
+        lengths=ports.lengths,
+        window=joined.window if joined is not None else None,
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems), ports.unnamed)
 
@@ -156,6 +167,9 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
     if facts.fixed_states:
         size = sum(each.bytes_per_row for each in facts.fixed_states)
         notes.append(f"state of one size: {size} bytes a row, replaced by each step")
+    if facts.paged is not None:
+        blocks = sorted({each.block for each in facts.paged_states})
+        notes.append(f"caches in pages of {' or '.join(map(str, blocks)) or 'no'} positions; rows are packed")
     if facts.one_token:
         notes.append("the graph takes one token a call: a prompt is fed token by token")
     return tuple(notes)

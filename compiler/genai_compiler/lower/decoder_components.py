@@ -12,13 +12,15 @@ from genai_compiler.lower.decoder_facts import (
     DecoderFacts,
     FixedState,
     FrontFacts,
+    PagedState,
     StatePort,
     StaticState,
 )
+from genai_compiler.lower.packed_rows import over_tokens, packed_logits, paged_cell, paged_ports
 from genai_compiler.read.signature import Port
 
 Data = dict[str, Any]
-State = StatePort | CombinedState | FixedState | StaticState
+State = StatePort | CombinedState | FixedState | StaticState | PagedState
 
 ALIGNED = {"kind": "request_aligned", "axis": 0}
 FLAG = {"dtype": "bool", "rank": 1, "shape": ["batch"], "batch_layout": ALIGNED}
@@ -40,8 +42,10 @@ def token_contract(facts: DecoderFacts) -> Data:
 
 def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
     """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it. Or a state
-    [batch, n, m, ...] of one size, or keys and values together, [2, batch, heads, positions, head size].
+    [batch, n, m, ...] of one size, or keys and values together, [2, batch, heads, positions, head size]; or pages.
     """
+    if isinstance(state, PagedState):
+        return paged_cell(state)
     if isinstance(state, FixedState | StaticState):
         shape: list[int | str] = ["batch", *state.shape]
         return {"dtype": state.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
@@ -59,6 +63,8 @@ def logits_contract(facts: DecoderFacts) -> Data:
     """Logits as the graph gives them: rank 2 or 3, the last position only where the graph cuts them."""
     rank = len(facts.logits.shape or (0, 0, 0))
     width: int | str = facts.vocab_size if facts.vocab_size is not None else "vocabulary"
+    if facts.paged is not None:
+        return packed_logits(facts.logits, facts.token_ids, width)
     rows: list[int | str] = ["batch"] if rank == 2 else ["batch", 1 if facts.last_token_only else "sequence"]
     return {"dtype": facts.logits.dtype, "rank": rank, "shape": [*rows, width], "batch_layout": ALIGNED}
 
@@ -72,6 +78,17 @@ def control_ports(facts: DecoderFacts) -> tuple[Port, ...]:
 def count_contract(port: Port) -> Data:
     """One number a row, in the port's dtype."""
     return {**COUNT, "dtype": port.dtype}
+
+
+def length_contract(port: Port) -> Data:
+    """One number for the only row, [1] or [1, 1]."""
+    rank = len(port.shape) if port.shape is not None else 1
+    return {"dtype": port.dtype, "rank": rank, "shape": [1] * rank}
+
+
+def window_parameters(facts: DecoderFacts) -> Data:
+    """How a prompt is cut: so many tokens a run, and what fills the last one up behind the prompt."""
+    return {} if facts.window is None else {"prompt_window": facts.window.size, "window_pad": facts.window.pad}
 
 
 def zero_contract(port: Port) -> Data:
@@ -90,7 +107,9 @@ def row_wise(port: Port) -> Data:
 def decoder_component(facts: DecoderFacts) -> Data:
     """The ONNX component, its ports in the order in which they are driven."""
     tokens, mask, positions = facts.token_ids, facts.attention_mask, facts.position_ids
-    inputs: Data = {tokens.name: token_contract(facts)}
+    packed = facts.paged is not None
+    bindings: dict[str, str] = {}
+    inputs: Data = {tokens.name: over_tokens(tokens) if packed else token_contract(facts)}
     roles = {tokens.name: "token_ids"}
     if facts.front is not None:
         inputs = {taken.name: stream_contract(taken) for _, taken in facts.front.streams}
@@ -99,7 +118,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
         inputs[mask.name] = application_contract(mask, "total_sequence")
         roles[mask.name] = "attention_mask"
     if positions is not None:
-        inputs[positions.name] = application_contract(positions, "sequence")
+        inputs[positions.name] = over_tokens(positions) if packed else application_contract(positions, "sequence")
         roles[positions.name] = "position_ids"
     inputs |= {port.name: zero_contract(port) for port in facts.zero_inputs}
     inputs |= {facts.flag.port.name: zero_contract(facts.flag.port)} if facts.flag is not None else {}
@@ -107,8 +126,13 @@ def decoder_component(facts: DecoderFacts) -> Data:
     roles |= {each.port.name: each.role for each in facts.extras if each.role}
     inputs |= {port.name: row_wise(port) for port in facts.unread}
     inputs |= {port.name: count_contract(port) for port in control_ports(facts)}
+    for port, role, contract in paged_ports(facts.paged) if facts.paged is not None else ():
+        inputs[port.name], bindings[role] = contract, port.name
+    for each in facts.lengths:
+        inputs[each.port.name], bindings[each.role] = length_contract(each.port), each.port.name
     states: tuple[State, ...] = (
         *facts.states,
+        *facts.paged_states,
         *facts.combined,
         *facts.static_states,
         *facts.windows,
@@ -125,7 +149,12 @@ def decoder_component(facts: DecoderFacts) -> Data:
     return {
         "implementation": {"kind": "onnx", "artifact": facts.artifact},
         "ports": {"inputs": inputs, "outputs": outputs, "roles": roles},
-        "contract": {"id": "onnx-genai.autoregressive-decode", "version": "1.0"},
+        "contract": {
+            "id": "onnx-genai.autoregressive-decode",
+            "version": "1.0",
+            **({"bindings": bindings} if bindings else {}),
+            **({"parameters": window_parameters(facts)} if facts.window is not None else {}),
+        },
     }
 
 

@@ -126,14 +126,71 @@ class StaticCache:
     states: tuple[StaticState, ...]
 
 
-_RESERVED = frozenset(
-    ("decoder", "token_policy", "request", "package", "application", "step", "body", "loop", "media", "given")
+@dataclass(frozen=True)
+class PagedState:
+    """One cache in pages, [pages of all rows, block, heads, head_dim]; `block` positions a page, written in place.
+
+    pages: as many as the longest text of one row needs.
+    """
+
+    role: Literal["key", "value"]
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    block: int
+    heads: int
+    head_dim: int
+    pages: int = 1
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one position of one row takes."""
+        return self.heads * self.head_dim * ELEMENT_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
+class PagedCache:
+    """Caches in pages, and the ports that tell rows and pages apart; tokens of all rows stand in one axis.
+
+    cumulative: int32 [rows + 1]; past: int32 [rows]; table: int32 [rows, pages a row]; metadata: int32 [2 or 3], bounds
+    of the longest row.
+    """
+
+    cumulative: Port
+    past: Port
+    table: Port
+    metadata: Port | None
+    states: tuple[PagedState, ...]
+
+
+_RESERVED = frozenset(("decoder", "token_policy", "packed_tokens", "request", "package")) | frozenset(
+    ("application", "step", "body", "loop", "media", "given")
 )
 
 
 def component_of(model: str) -> str:
     """The component for a model beside the decoder: its own name, where the workflow has no other use for it."""
     return f"{model}_model" if model in _RESERVED else model
+
+
+Role = Literal["past_sequence_length", "current_sequence_length", "total_sequence_length"]
+
+
+@dataclass(frozen=True)
+class LengthPort:
+    """An integer input of one number that tells a decoder of one row its length. role: of the step's contract."""
+
+    role: Role
+    port: Port
+
+
+@dataclass(frozen=True)
+class PromptWindow:
+    """A prompt goes in by so many tokens at a time; the last ones are filled up with `pad`, behind the prompt."""
+
+    size: int
+    pad: int
 
 
 @dataclass(frozen=True)
@@ -181,10 +238,12 @@ class DecoderFacts:
     token a row, so a prompt goes in one by one.
     static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
     left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
-    unread: inputs that no node reads. front: what the tokens go through first. prompt: the workflow input that the
-    decoder starts from; start: the token there when nobody gives one, None when nobody says. mask_use: see
-    read.graph_facts. aliasing: whether past and present may (or must) be one buffer. flag: what picks a network;
-    crossed: the caches that the network for the prompt alone gives.
+    paged: caches in pages, over tokens of all rows in one axis: token_ids int [tokens], position_ids int [tokens] or
+    [3, tokens], logits float [tokens, vocabulary] or [batch, vocabulary]. lengths: inputs that tell one row its length;
+    window: how its prompt is cut. unread: inputs that no node reads. front: what the tokens go through first. prompt:
+    the workflow input that the decoder starts from; start: the token there when nobody gives one, None when nobody
+    says. mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer. flag: what
+    picks a network; crossed: the caches that the network for the prompt alone gives.
     """
 
     artifact: str
@@ -213,8 +272,16 @@ class DecoderFacts:
     front: FrontFacts | None = None
     prompt: str = PROMPT
     start: int | None = None
+    paged: PagedCache | None = None
+    lengths: tuple[LengthPort, ...] = ()
+    window: PromptWindow | None = None
     flag: Flag | None = None
     crossed: tuple[CrossState, ...] = ()
+
+    @property
+    def paged_states(self) -> tuple[PagedState, ...]:
+        """The caches in pages, () when there are none."""
+        return self.paged.states if self.paged is not None else ()
 
     @property
     def static_states(self) -> tuple[StaticState, ...]:
@@ -224,7 +291,11 @@ class DecoderFacts:
     @property
     def cache_bytes_per_token(self) -> int:
         """Bytes of all caches for one position of one row."""
-        grown: tuple[StatePort | CombinedState, ...] = (*self.states, *self.combined)
+        grown: tuple[StatePort | CombinedState | PagedState, ...] = (
+            *self.states,
+            *self.combined,
+            *self.paged_states,
+        )
         return sum(each.bytes_per_token for each in grown)
 
     @property

@@ -1,18 +1,21 @@
 """State cells, their seeds and their groups in the canonical decoder workflow (metadata standard, section 10.3).
 
 Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
-kinds, `decoder_window_kv` those that keep a window, `decoder_combined_kv` those that hold keys and values together,
-`decoder_cross_kv` those over what an encoder made; `decoder_recurrent` the states that each step replaces, which have
+kinds, `decoder_window_kv` those that keep a window, `decoder_paged_kv` those in pages, `decoder_combined_kv` those that
+hold keys and values together, `decoder_cross_kv` those over what an encoder made; `decoder_recurrent` the states that
+each step replaces, which have
 no role, and their index for a layer.
 """
 
 from collections.abc import Iterator
 
 from genai_compiler.lower.decoder_components import Data, State, cell_contract, control_ports
-from genai_compiler.lower.decoder_facts import CombinedState, DecoderFacts, StatePort, StaticState
+from genai_compiler.lower.decoder_facts import CombinedState, DecoderFacts, PagedState, StatePort, StaticState
+from genai_compiler.lower.packed_rows import paged_group
 
 _CACHES, _STATIC, _REPLACED = "decoder_kv", "decoder_static_kv", "decoder_recurrent"
-_WINDOWS, _COMBINED, _CROSS = "decoder_window_kv", "decoder_combined_kv", "decoder_cross_kv"
+_WINDOWS, _COMBINED, _PAGED = "decoder_window_kv", "decoder_combined_kv", "decoder_paged_kv"
+_CROSS = "decoder_cross_kv"
 
 
 def state_cells(facts: DecoderFacts) -> dict[str, State]:
@@ -20,6 +23,7 @@ def state_cells(facts: DecoderFacts) -> dict[str, State]:
     static = _static_group(facts)
     groups: tuple[tuple[str, tuple[State, ...]], ...] = (
         (_CACHES, facts.states),
+        (_PAGED, facts.paged_states),
         (static, facts.static_states),
         (_WINDOWS, facts.windows),
         (_COMBINED, facts.combined),
@@ -68,6 +72,7 @@ def state_groups(facts: DecoderFacts) -> Data:
     if facts.static_states:
         scattered = {"kind": "full_attention", "sequence_axis": facts.static_states[0].axis, **_scatter(facts)}
         groups.append((_static_group(facts), scattered, "forbidden"))
+    groups.append((_PAGED, paged_group(facts), "required"))
     window: Data = {"kind": "sliding_attention", "update": {"kind": "replace"}}
     groups.append((_WINDOWS, window, "permitted"))
     groups.append((_COMBINED, {"kind": "full_attention", "sequence_axis": 3}, "forbidden"))
@@ -101,7 +106,7 @@ def _aliases(facts: DecoderFacts) -> Iterator[tuple[str, Data]]:
         alias: Data = {"input": state.input, "output": state.output, "access": "read_write"}
         if isinstance(state, CombinedState):
             yield cell, {**alias, "role": "combined", "layer": state.layer}
-        elif isinstance(state, StatePort | StaticState):
+        elif isinstance(state, StatePort | StaticState | PagedState):
             yield cell, {**alias, "role": state.role, "layer": state.layer}
         else:
             yield cell, {**alias, "layer": int(cell.partition(".")[2])}

@@ -19,6 +19,7 @@ from genai_compiler.lower.decoder_components import (
     count_contract,
     decoder_component,
     front_component,
+    length_contract,
     media_contract,
     policy_component,
     row_wise,
@@ -27,6 +28,7 @@ from genai_compiler.lower.decoder_components import (
 )
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_state import declared_cells, seeds, state_cells, state_groups
+from genai_compiler.lower.packed_rows import PACK, PACKED, over_tokens, pack_component, pack_step, paged_ports
 from genai_compiler.read.signature import Port
 
 CAPABILITIES = (
@@ -71,7 +73,9 @@ def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) 
 def application_inputs(facts: DecoderFacts) -> dict[str, str]:
     """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
     names: dict[str, str] = {}
-    for port in (facts.attention_mask, facts.position_ids, *(each.port for each in facts.extras if not each.value)):
+    paged = [port for port, _, _ in paged_ports(facts.paged)] if facts.paged is not None else []
+    given = [*(each.port for each in facts.lengths), *(each.port for each in facts.extras if not each.value)]
+    for port in (facts.attention_mask, facts.position_ids, *paged, *given):
         if port is not None:
             name = "application." + port.name.replace("/", "_").replace(" ", "_")
             names[port.name] = name + "_" if name in names.values() else name
@@ -100,6 +104,8 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
 
 def _components(facts: DecoderFacts) -> Data:
     found: Data = {"decoder": decoder_component(facts), "token_policy": policy_component(facts)}
+    if facts.paged is not None:
+        found[PACK] = pack_component(token_contract(facts), over_tokens(facts.token_ids))
     return found if facts.front is None else found | {facts.front.component: front_component(facts, facts.front)}
 
 
@@ -120,10 +126,15 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
         inputs["package.eos_token_ids"] = _literal(contract, list(eos), role) | {"externally_suppliable": True}
     for port, extent in ((facts.attention_mask, "total_sequence"), (facts.position_ids, "sequence")):
         if port is not None:
-            given = _application(port, application_contract(port, extent))
+            packed = facts.paged is not None
+            given = _application(port, over_tokens(port) if packed else application_contract(port, extent))
             if extent == "sequence" and facts.front is not None and facts.front.places_media:
                 given |= {"required": False, "default": FORMED}
             inputs[application[port.name]] = given
+    for port, _, contract in paged_ports(facts.paged) if facts.paged is not None else ():
+        inputs[application[port.name]] = _application(port, contract)
+    for length in facts.lengths:
+        inputs[application[length.port.name]] = _application(length.port, length_contract(length.port))
     for each in facts.extras:
         if not each.value:
             inputs[application[each.port.name]] = _application(each.port, row_wise(each.port))
@@ -228,6 +239,7 @@ def _loop(facts: DecoderFacts) -> Data:
         "setup": [],
         "steps": [
             *([_invoke_front(facts, facts.front)] if facts.front is not None else []),
+            *([pack_step(facts.prompt)] if facts.paged is not None else []),
             _invoke_decoder(facts),
             {
                 "kind": "invoke",
@@ -252,7 +264,7 @@ def _invoke_front(facts: DecoderFacts, front: FrontFacts) -> Data:
 
 
 def _invoke_decoder(facts: DecoderFacts) -> Data:
-    inputs = {facts.token_ids.name: facts.prompt}
+    inputs = {facts.token_ids.name: PACKED if facts.paged is not None else facts.prompt}
     if facts.front is not None:
         inputs = {taken.name: f"step.{facts.front.component}.{made.name}" for made, taken in facts.front.streams}
     inputs |= application_inputs(facts)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from genai_compiler.lower.config_decoder import config_decoder, graph_file
 from genai_compiler.lower.config_models import lower_models
+from genai_compiler.lower.config_stages import lower_stages
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.search_defaults import search_defaults
@@ -24,12 +25,16 @@ def lower_genai_config(root: Path) -> Lowered:
         raise CompileError(missing_files(root))
     config, problems = read_genai_config(root)
     found = [*problems, *_other_classes(config)]
-    artifact, fault = graph_file(root, config, ("model", "decoder", "filename"), config.decoder.filename)
+    artifact, fault = "", None
+    if not config.decoder.stages:
+        artifact, fault = graph_file(root, config, ("model", "decoder", "filename"), config.decoder.filename)
     found += [fault] if fault is not None else []
     if fault is not None or any(each.code == "unsupported-package-class" for each in found):
         _, searched = search_defaults(config, config.context_length or UNKNOWN_LENGTH, config.vocab_size)
         raise CompileError([*found, *searched])
     try:
+        if config.decoder.stages:
+            return lower_stages(root, config, found)
         if config.components:
             return lower_models(root, config, artifact, found)
         decoder = config_decoder(root, config, artifact)
@@ -40,11 +45,6 @@ def lower_genai_config(root: Path) -> Lowered:
 
 
 _HELP = "a text-only export of the same model has one decoder graph"
-_PAGES = (
-    "'state_groups' says that the decoder keeps its caches in pages, over tokens of all rows in one axis, which is not "
-    "compiled yet",
-    "export with a dense cache",
-)
 
 
 def _other_classes(config: GenaiConfig) -> list[Problem]:
@@ -55,6 +55,5 @@ def _other_classes(config: GenaiConfig) -> list[Problem]:
             f"{path[-1]!r} makes this a package of several stages that are not compiled yet: model.decoder with one "
             "graph is, beside encoder, vision, speech and embedding with one each"
         )
-        words = _PAGES if path[-1] == "state_groups" else (what, _HELP)
-        found.append(Problem("unsupported-package-class", *named(config, path), *words))
+        found.append(Problem("unsupported-package-class", *named(config, path), what, _HELP))
     return found

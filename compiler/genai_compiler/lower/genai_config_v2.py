@@ -29,6 +29,7 @@ from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
+from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
 from genai_compiler.lower.stated import Stated
 from genai_compiler.lower.with_media import with_media
@@ -272,7 +273,7 @@ def _check_sources(form: PipelineForm, graphs: SessionGraphs, resolving: Resolvi
 
 
 def _refuse_plugin(form: PipelineForm, resolving: Resolving) -> None:
-    """A plugin would run native code of the package: never loaded, always refused."""
+    """A plugin would run native code of the package: never loaded, refused where no adapter takes its place."""
     plugin, path = form.text.document.pipeline.plugin, (*PIPELINE, "plugin")
     if plugin is None:
         return
@@ -288,6 +289,7 @@ def _refuse_plugin(form: PipelineForm, resolving: Resolving) -> None:
             )
     what = f"the plugin {plugin.library!r} would take over the whole package; a compiler loads no code of a package"
     help = "describe the sessions, their flow and wires instead, or write inference_metadata.yaml"
+    help += f"; or {way_out(plugin.entry_point)}" if plugin.entry_point else ""
     resolving.report("unsupported-package-class", path, what, help)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from genai_compiler.lower.cross_caches import cross_caches
 from genai_compiler.lower.decoder_facts import Extra, StaticCache
+from genai_compiler.lower.match_paged import packed_integers, three_packed, told_paged
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
@@ -106,6 +107,7 @@ def match_io(
     outputs = {each.name: each for each in signature.outputs}
     matching = IoMatching(path, places, inputs, outputs, dict(inputs), dict(outputs))
     _refuse_other_forms(io, matching)
+    paged = told_paged(signature, matching.unclaimed)
     mask = matching.input(io.attention_mask_input, "attention_mask_input")
     positions = matching.input(io.position_ids_input, "position_ids_input")
     tokens = surroundings.tokens or matching.input(io.token_input, "token_input")
@@ -136,6 +138,11 @@ def match_io(
     if logits is None and io.logits_output is None:
         logits = _find_logits(matching)
     _check_logits(logits, matching)
+    if paged is not None:
+        tokens, positions = _packed(io, tokens, positions, matching)
+        _refuse_unclaimed(matching)
+        found = MatchedPorts(tokens, None, positions, logits, hidden, (), keys, values, fixed, paged=paged)
+        return IoPorts(found, static, tuple(extras), unread, crossed), tuple(matching.problems)
     sequence = _sequence(logits)
     if positions is None and io.position_ids_input is None:
         positions = _three_axes(matching)
@@ -266,6 +273,22 @@ def _find_tokens(io: BareIo, sequence: str | None, matching: IoMatching) -> Port
         return None
     fits = [each for each in _flat_integers(matching) if sequence is None or _last_extent(each) == sequence]
     return matching.pick(fits, "token_input", "token ids", True)
+
+
+def _packed(
+    io: BareIo, tokens: Port | None, positions: Port | None, matching: IoMatching
+) -> tuple[Port | None, Port | None]:
+    """Token ids and positions of a graph over packed rows; what tells rows apart is no port that is left."""
+    if positions is None and io.position_ids_input is None:
+        positions = matching.pick(three_packed(matching.unclaimed.values()), "position_ids_input", "positions", False)
+    if tokens is None and io.token_input is None:
+        tokens = matching.pick(packed_integers(matching.unclaimed.values()), "token_input", "token ids", True)
+    for key, port, form in (("token_input", tokens, "[tokens]"), ("position_ids_input", positions, "[tokens]")):
+        fits = port is None or packed_integers([port]) or (port is positions and three_packed([port]))
+        if port is not None and not fits:
+            what = f"input {port.name!r} is {spell_port(port)}; over paged caches it is int64 {form}"
+            matching.report("wrong-port", (key,), what)
+    return tokens, positions
 
 
 def _three_axes(matching: IoMatching) -> Port | None:

@@ -4,7 +4,9 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from genai_compiler.lower.decoder_facts import Extra
+from genai_compiler.lower.decoder_facts import Extra, LengthPort
+from genai_compiler.lower.match_lengths import match_lengths
+from genai_compiler.lower.match_paged import PagedPorts, check_packed, match_paged
 from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers, refuse_unpaired
 from genai_compiler.lower.matching import (
     INPUTS,
@@ -29,7 +31,8 @@ class MatchedPorts:
     """Which graph port plays which part. Ports that a problem was reported for are None or left out.
 
     extras: what stages before the loop feed. combined: caches that hold keys and values together. unnamed: state among
-    these that no name has found, but the graph.
+    these that no name has found, but the graph. paged: what tells rows and pages apart; keys and values are then caches
+    in pages. lengths: what tells one row its length.
     """
 
     token_ids: Port | None
@@ -44,6 +47,8 @@ class MatchedPorts:
     extras: tuple[Extra, ...] = ()
     combined: tuple[LayerPorts, ...] = ()
     unnamed: tuple[LayerPorts, ...] = ()
+    paged: PagedPorts | None = None
+    lengths: tuple[LengthPort, ...] = ()
 
 
 def match_ports(
@@ -60,10 +65,15 @@ def match_ports(
     outputs = {each.name: each for each in signature.outputs}
     matching = Matching(config, inputs, outputs, dict(inputs))
     extras = _fed(matching, around)
-    tokens = around.tokens or _token_ids(matching)
+    window = around.joined.window.size if around.joined is not None and around.joined.window is not None else 1
+    paged = match_paged(matching, signature.paged)
+    tokens = around.tokens or _token_ids(matching, paged is not None, window)
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
-    _check_mask(matching, mask)
-    _check_positions(matching, positions)
+    if paged is not None:
+        check_packed(matching, tokens, mask, positions)
+    else:
+        _check_mask(matching, mask)
+        _check_positions(matching, positions)
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     combined = match_layers(matching, "past_names", "present_names")
@@ -74,10 +84,13 @@ def match_ports(
     refuse_unpaired(matching)
     check_pairs(matching, keys, values)
     zeros = _zero_inputs(matching)
+    lengths = match_lengths(matching)
     _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
     logits, hidden = _logits(matching), _hidden(matching)
     unnamed = (*more[0], *more[1], *more[2])
-    ports = MatchedPorts(tokens, mask, positions, logits, hidden, zeros, keys, values, fixed, extras, combined, unnamed)
+    told_ports = (tokens, mask, positions, logits, hidden)
+    state = (keys, values, fixed)
+    ports = MatchedPorts(*told_ports, zeros, *state, extras, combined, unnamed, paged, lengths)
     return ports, tuple(matching.problems)
 
 
@@ -93,7 +106,7 @@ def _fed(matching: Matching, around: Surroundings) -> tuple[Extra, ...]:
     )
 
 
-def _token_ids(matching: Matching) -> Port | None:
+def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
     name = matching.config.decoder.inputs["input_ids"]
     port, embeds = matching.claim("input_ids"), matching.claim("inputs_embeds")
     if embeds is not None:
@@ -106,12 +119,14 @@ def _token_ids(matching: Matching) -> Port | None:
     elif port is None and embeds is None:
         help = f"the graph's inputs are {listed(matching.inputs)}; name the one for token ids in input_ids"
         matching.problem("missing-input", (*INPUTS, "input_ids"), f"the graph has no input {name!r}", help)
+    if packed:
+        return port
     if port is not None and (port.dtype not in _INTEGERS or rank_of(port) not in (2, None)):
         what = f"input {port.name!r} is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
-        help = "packed (one-dimensional) and paged graphs are not compiled yet: export with a dense cache"
+        help = "a graph that takes rows packed into one axis takes a table of pages too; name it in block_table"
         matching.problem("unsupported-package-class", (*INPUTS, "input_ids"), what, help)
     elif port is not None:
-        _check_open_length(matching, "input_ids", port)
+        _check_open_length(matching, "input_ids", port, window)
     return port
 
 
@@ -135,9 +150,9 @@ def _check_positions(matching: Matching, port: Port | None) -> None:
         _check_open_length(matching, "position_ids", port)
 
 
-def _check_open_length(matching: Matching, key: str, port: Port) -> None:
-    """Prompts have any length: they go in as one piece or, where the graph says 1, one by one."""
-    if port.shape is not None and isinstance(port.shape[-1], int) and port.shape[-1] != 1:
+def _check_open_length(matching: Matching, key: str, port: Port, window: int = 1) -> None:
+    """Prompts have any length: they go in as one piece or, where the graph says 1, one by one; or by windows."""
+    if port.shape is not None and isinstance(port.shape[-1], int) and port.shape[-1] not in (1, window):
         _refuse_length(matching, key, port)
 
 
@@ -192,11 +207,10 @@ _NOT_YET: Mapping[str, str] = {
     "cross_past_value_names": "cross-attention state",
     "encoder_hidden_states": "an encoder",
     "encoder_attention_mask": "an encoder",
-    "block_table": "a paged cache",
-    "cumulative_sequence_lengths": "a paged cache",
-    "past_sequence_lengths": "a paged cache",
-    "attention_metadata": "a paged cache",
-    "block_table_windowed": "a paged cache",
+    "cumulative_sequence_lengths": "rows packed into one axis without pages",
+    "past_sequence_lengths": "rows packed into one axis without pages",
+    "attention_metadata": "rows packed into one axis without pages",
+    "block_table_windowed": "a paged cache that keeps a window",
     "past_sequence_length": "sequence-length inputs",
     "current_sequence_length": "sequence-length inputs",
     "total_sequence_length": "sequence-length inputs",

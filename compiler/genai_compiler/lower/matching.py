@@ -4,13 +4,29 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from onnx import ModelProto
+
+from genai_compiler.lower.decoder_facts import PromptWindow
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath
-from genai_compiler.read.signature import Port
+from genai_compiler.read.signature import Port, Signature
 
 INPUTS: DocPath = ("model", "decoder", "inputs")
 OUTPUTS: DocPath = ("model", "decoder", "outputs")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Stages as one graph, for a decoder that is cut into several. two_phases: others run with the prompt.
+
+    window: how prompts are cut, None where they go in whole.
+    """
+
+    model: ModelProto
+    signature: Signature
+    two_phases: bool
+    window: PromptWindow | None
 
 
 @dataclass(frozen=True)
@@ -20,7 +36,7 @@ class Surroundings:
     unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
     model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. flag: the input that picks one
     network for the prompt and one for later tokens; crossed: (past, present) of the caches that the first gives.
-    over_source: masks over what an encoder gives.
+    over_source: masks over what an encoder gives. joined: the stages that the decoder is cut into.
     """
 
     tokens: Port | None = None
@@ -31,6 +47,7 @@ class Surroundings:
     flag: Port | None = None
     crossed: tuple[tuple[str, str], ...] = ()
     over_source: frozenset[str] = frozenset()
+    joined: Joined | None = None
 
 
 @dataclass

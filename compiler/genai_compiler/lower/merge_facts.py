@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from genai_compiler.lower.decoder_facts import Aliasing, CrossState, StatePort
+from genai_compiler.lower.decoder_facts import Aliasing, CrossState, PagedState, StatePort
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import spell_port
@@ -60,12 +60,12 @@ def merge_states(ports: MatchedPorts, merge: Merge) -> tuple[StatePort, ...]:
     ]
     states = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.layer, each.role)))
     if states and len(states) == len(found):
-        _compare_sizes(states, merge)
-        _compare_layers(ports, merge)
+        check_sizes(states, merge)
+        check_layers(ports, merge)
         bounded = {name for op in merge.signature.cache_ops if op.bounded for name in (op.past_key, op.past_value)}
         _check_capacities(tuple(each for each in states if each.input not in bounded), merge)
     elif not found and ports.fixed:
-        _compare_layers(ports, merge)
+        check_layers(ports, merge)
     return states
 
 
@@ -103,7 +103,8 @@ def _extent(past: Port, present: Port, axis: int, stated: int | None) -> int | N
     return stated
 
 
-def _compare_sizes(states: tuple[StatePort, ...], merge: Merge) -> None:
+def check_sizes(states: tuple[StatePort, ...] | tuple[PagedState, ...], merge: Merge) -> None:
+    """Hold heads and head size of the configuration against the caches. Reports config-contradicts-graph."""
     numbers: tuple[tuple[Fact, int | None, set[int]], ...] = (
         ("kv_heads", merge.stated.kv_heads, {each.heads for each in states}),
         ("head_size", merge.stated.head_size, {each.head_dim for each in states}),
@@ -113,7 +114,8 @@ def _compare_sizes(states: tuple[StatePort, ...], merge: Merge) -> None:
             merge.contradiction(merge.path(fact), stated, f"the graph's caches have {_either(found)}")
 
 
-def _compare_layers(ports: MatchedPorts, merge: Merge) -> None:
+def check_layers(ports: MatchedPorts, merge: Merge) -> None:
+    """Hold the number of layers against those that have state. Reports config-contradicts-graph."""
     layers = sorted({each.layer for each in (*ports.keys, *ports.fixed, *ports.combined)})
     counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
     if merge.stated.layers is not None and not counted:

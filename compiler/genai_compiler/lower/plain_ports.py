@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx import GraphProto
 
+from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.switched_state import switched_decoder
@@ -62,11 +63,9 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
         found.faults.append(("ambiguous-port", "kv_inputs", doubt, ""))
     read = edges.counts + prompts.counts
     found.loose = tuple(each for each in signature.inputs if each.name in state.loose and read[each.name])
-    if any(each.op_type == "PagedAttention" for each in graph.node):
-        what = "the graph keeps its cache in pages (PagedAttention), which is not compiled yet"
-        found.faults.append(("unsupported-package-class", "", what, "export with a dense cache"))
-        return found
-    flat = [each for each in signature.inputs if each.dtype in _INTEGERS and rank_of(each) == 2]
+    inputs = {each.name: each for each in signature.inputs}
+    packed = told_paged(signature, inputs) is not None
+    flat = [each for each in inputs.values() if each.dtype in _INTEGERS and rank_of(each) == 2 - packed]
     rows = {each.name: edges.table_rows(each.name) for each in flat}
     logits, tokens = _ends(signature, state, flat, rows, vocabulary, found)
     if logits is not None:
@@ -76,7 +75,8 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
     found.io["token_input"] = tokens.name
     found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts))
     rest = [each for each in flat if each is not tokens and each not in found.over_source]
-    _name_rest(tokens, rest, _three_rows(signature), edges, found)
+    three = three_packed(inputs.values()) if packed else _three_rows(signature)
+    _name_rest(tokens, rest, three, edges, found)
     return found
 
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from genai_compiler.lower.decoder_components import ALIGNED, Data, media_contract
 from genai_compiler.lower.decoder_facts import component_of
+from genai_compiler.lower.packed_rows import MERGE_AXES
 from genai_compiler.read.signature import Port, Signature
 
 REQUEST_TOKENS = "request.input_ids"
 _MERGED = "entries"
-MERGE_AXES = "genai-compile.merge-leading-axes"
-"""Contract of a binding whose output is its input with the first two axes taken together."""
 
 
 @dataclass(frozen=True)

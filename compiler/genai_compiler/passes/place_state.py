@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import Plan
-from genai_compiler.plan.state import GROWTH, StateGroup
+from genai_compiler.plan.state import GROWTH, PAGES, StateGroup
 from genai_compiler.read.attention import CacheOp, read_counts, writes_in_place
 
 
@@ -26,6 +26,8 @@ def place_state(plan: Plan, profile: Profile) -> Plan:
 
 
 def _placed(group: StateGroup, profile: Profile) -> StateGroup:
+    if any(PAGES in slot.dims for slot in group.slots):
+        return replace(group, storage="pages", reason="a table says which pages are whose, and runs write into them")
     if not any(GROWTH in slot.dims for slot in group.slots) and not _windows(group, profile):
         return replace(group, storage="growing", reason="of one size: what a step gives is what the next one takes")
     if any(slot.once for slot in group.slots):

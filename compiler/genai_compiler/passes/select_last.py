@@ -31,7 +31,7 @@ MIN_OPSET = 12
 def select_last(plan: Plan, profile: Profile) -> Plan:
     """The plan whose decoder gives one position of logits a row, where it gave all."""
     facts = plan.decoder
-    if facts is None or facts.last_logits_only or facts.one_token:
+    if facts is None or facts.last_logits_only or facts.one_token or facts.pages is not None:
         return plan
     if plan.speculation is not None and plan.speculation.drafting is not None:
         return replace(plan, decisions=(*plan.decisions, "select_last: drafts are verified by logits of all positions"))
@@ -40,6 +40,8 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
     if isinstance(found, str):
         return replace(plan, decisions=(*plan.decisions, f"select_last: prompts compute all logits: {found}"))
     component = plan.component(facts.component)
+    if component.edit is not None:
+        return replace(plan, decisions=(*plan.decisions, "select_last: prompts compute all logits: stages are linked"))
     port = free_name(PORT, value_names(graph.model.graph))
     edited = replace(
         component,

@@ -10,6 +10,7 @@ from genai_compiler.check.walk import invokes, walk
 from genai_compiler.plan.audio_program import AudioProgram, audio_program
 from genai_compiler.plan.build_speculation import build_speculation, draft_seeds
 from genai_compiler.plan.build_steps import StepBuilder
+from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
 from genai_compiler.plan.literals import literal
@@ -35,6 +36,7 @@ from genai_compiler.read.document import (
     WorkflowOutput,
 )
 from genai_compiler.read.document import Component as DeclaredComponent
+from genai_compiler.read.negotiate import graphs_of
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
 
@@ -156,14 +158,25 @@ def _components(package: Package) -> Iterator[Component]:
             yield replace(made, adapter=_adapter(name, declared, package))
 
 
+def _program_of(
+    name: str, declared: DeclaredComponent, abi: str, package: Package
+) -> AudioProgram | GraphProgram | ImageProgram | None:
+    """What native code runs: graphs that it is given, what a processor file says, or the document's own program."""
+    graphs = graphs_of(declared)
+    if graphs:
+        return GraphProgram(graphs)
+    return file_program(name, declared, package) if abi in PROCESSORS else _program(name, abi, package)
+
+
 def _adapter(name: str, declared: DeclaredComponent, package: Package) -> Adapter | None:
     implementation, contract = declared.implementation, declared.contract
     if not isinstance(implementation, AdapterImplementation):
         return None
     parameters = tuple(sorted(contract.parameters.items())) if contract is not None else ()
     abi = f"{implementation.abi}@{implementation.version}"
-    program = _program(name, abi, package) if abi not in PROCESSORS else file_program(name, declared, package)
-    roles = tuple(contract.bindings.items()) if contract is not None and program is None else ()
+    program = _program_of(name, declared, abi, package)
+    own = isinstance(program, AudioProgram | ImageProgram)
+    roles = tuple(contract.bindings.items()) if contract is not None and not own else ()
     return Adapter(abi, parameters, roles, program)
 
 
@@ -193,6 +206,6 @@ def _onnx_component(
     taken = (*signature.inputs, *(each for each in signature.defaulted if each.name in bound))
     inputs = tuple((each.name, graph_type(each, ports.inputs.get(each.name))) for each in taken)
     outputs = tuple((each.name, graph_type(each, ports.outputs.get(each.name))) for each in signature.outputs)
-    return Component(
-        name, graph.artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin
-    )
+    artifact = graph.artifact if graph.linked is None else ""
+    made = Component(name, artifact, inputs, outputs, not declared.effects, declared.application_overridable, origin)
+    return made if graph.linked is None else replace(made, edit=graph.linked)

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from genai_compiler.plan.decoder_form import HELP, control_ports, form_faults, placed_by_grids
+from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, placed_by_grids, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
+from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
+from genai_compiler.plan.decoder_traits import slot_dim, tells_rows_apart, window_of
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -20,10 +22,18 @@ from genai_compiler.plan.ir import (
     StartPolicy,
     Type,
 )
+from genai_compiler.plan.link_stages import PROMPT_COMPONENT
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
-from genai_compiler.plan.state import GROWTH, ROWS, Count, DecodeFacts, Front, Mask, Slot, StateGroup
-from genai_compiler.read.attention import writes_in_place
+from genai_compiler.plan.state import (
+    LENGTHS_OF_ONE_ROW,
+    Count,
+    DecodeFacts,
+    Front,
+    Mask,
+    Slot,
+    StateGroup,
+)
 from genai_compiler.read.document import Bounded, Component, EmitStep, IndexedScatter, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from genai_compiler.plan.build_steps import StepBuilder
 
 DECODE, POLICY = "onnx-genai.autoregressive-decode", "onnx-genai.token-policy"
-OWNED_ROLES = ("token_ids", "attention_mask", "position_ids")
+OWNED_ROLES = ("token_ids", *OWNED)
 Pairs = tuple[tuple[str, str], ...]
 Built = tuple[tuple[Op, ...], tuple[StateGroup, ...], DecodeFacts | None]
 
@@ -79,8 +89,9 @@ class DecoderLoop:
 
     def _deviates(self, steps: "StepBuilder", facts: DecodeFacts, path: Path) -> bool:
         """Whether the loop is not exactly what the runtime's own decoding does; reported at every deviation."""
-        roles = self._declared().ports.roles
-        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, facts.tokens, self.front))
+        roles = self._roles()
+        tokens = facts.tokens if self.front is None else self.front.tokens
+        faults = tuple(form_faults(self.package.workflow, self.loop, roles, facts.logits, tokens, self.front))
         for place, what in faults:
             steps.report.error("decoder-loop-form", (*path, *place), what, HELP)
         return bool(faults)
@@ -92,7 +103,8 @@ class DecoderLoop:
     ) -> tuple[Op, ...]:
         at, decode = self.decode
         taker, place = (decode, at) if self.front is None else (self.front.step, 0)
-        prompt = steps.read(taker.inputs.get(facts.tokens, ""), (*path, "steps", place, "inputs", facts.tokens), scope)
+        port = facts.tokens if self.front is None else self.front.tokens
+        prompt = steps.read(taker.inputs.get(port, ""), (*path, "steps", place, "inputs", port), scope)
         if prompt is None:
             return ()
         inner = scope.inner()
@@ -158,7 +170,7 @@ class DecoderLoop:
     def _given_positions(self, steps: "StepBuilder", path: Path, scope: Scope) -> str:
         """The value of positions that may be given: an input with a negative default, or made of grids; "" for none."""
         at, decode = self.decode
-        for port, role in self._declared().ports.roles.items():
+        for port, role in self._roles().items():
             name = decode.inputs.get(port, "") if role == "position_ids" else ""
             given = self.package.workflow.inputs.get(name)
             optional = given is not None and not given.required and isinstance(given.default, int) and given.default < 0
@@ -204,7 +216,8 @@ class DecoderLoop:
             if growth is not None and any(op.bounded and alias.input in (op.past_key, op.past_value) for op in ops):
                 what = f"the operator of '{alias.input}' drops what left its window, and the cell grows"
                 steps.report.error("state-port", place, what, "give its group update: {kind: replace}")
-            dims = [_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
+            paged = page_dims(self.package.workflow, cell, self._roles(), type.dims)
+            dims = paged or [slot_dim(axis, dim, growth, type.row_axis or 0) for axis, dim in enumerate(type.dims)]
             unknown = [axis for axis, dim in enumerate(dims) if dim is None]
             if unknown:
                 what = f"the extent of '{alias.input}' on axis {unknown[0]} is neither in the graph nor declared"
@@ -227,11 +240,12 @@ class DecoderLoop:
         self, steps: "StepBuilder", graph: Graph, groups: tuple[StateGroup, ...], extras: Pairs
     ) -> DecodeFacts | None:
         component = self.decode[1].component
-        ports = {role: port for port, role in self._declared().ports.roles.items()}
+        ports = {role: port for port, role in self._roles().items()}
         tokens, logits = ports.get("token_ids"), ports.get("logits")
         inputs = {each.name: each for each in graph.signature.inputs}
         takers = inputs
-        if self.front is not None:
+        packs = self.front is not None and self.front.packs
+        if self.front is not None and not packs:
             taker = self.package.graphs.get(self.front.step.component)
             tokens, takers = self.front.tokens, {each.name: each for each in taker.signature.inputs} if taker else {}
         outputs = {each.name: each for each in graph.signature.outputs}
@@ -245,27 +259,36 @@ class DecoderLoop:
         counts = tuple(self._counts(inputs))
         fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
         fed |= {each.port for each in counts} | {port for _, port in self._streams()}
+        fed |= {port for role, port in ports.items() if role in OWNED}
+        pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
+        if packs and pages is None:
+            return None
         switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
         fed |= switches
         self._unfed(steps, graph, fed, groups)
-        one_token = takes_one_token(graph.model, takers[tokens])
+        one_token = takes_one_token(graph.model, takers[tokens]) and PROMPT_COMPONENT not in self._parameters()
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
-        cut = last_token_only(graph.model, logits)
+        cut = not packs and last_token_only(graph.model, logits)
         return DecodeFacts(
             component=component,
             tokens=tokens,
             token_dtype=takers[tokens].dtype,
             mask=mask,
-            positions=self._positions(steps, inputs.get(positions or "")),
+            positions=self._positions(steps, inputs.get(positions or ""), packs),
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
-            ragged=not one_token and not cut and not media and self._ragged(graph, mask, positions in inputs, groups),
+            ragged=packs
+            or (not one_token and not cut and not media and tells_rows_apart(graph, mask, positions in inputs, groups)),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
             counts=counts,
-            front=Front(self.front.step.component, self.front.streams) if self.front is not None else None,
+            front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
+            pages=pages,
+            prompt_component=str(self._parameters().get(PROMPT_COMPONENT, "")),
+            window=window_of(self._parameters()),
+            alone=any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
             switched=bool(switches),
         )
 
@@ -278,11 +301,14 @@ class DecoderLoop:
         for port, _, kind in control_ports(self.package.workflow, self.decode[1].component):
             if port in inputs:
                 yield Count(port, inputs[port].dtype, "written" if kind == "written" else "valid")
+        for port, role in self._roles().items():
+            if role in LENGTHS_OF_ONE_ROW and port in inputs:
+                yield Count(port, inputs[port].dtype, LENGTHS_OF_ONE_ROW[role])
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""
         at, decode = self.decode
-        roles = self._declared().ports.roles
+        roles = self._roles()
         state = {
             alias.input for group in self._declared_groups() for alias in group.ports.get(decode.component, {}).values()
         }
@@ -302,11 +328,18 @@ class DecoderLoop:
     def superseded(self) -> set[str]:
         """Names of inputs whose values the runtime forms itself: masks, positions, empty state, the first flags."""
         _, decode = self.decode
-        roles, workflow = self._declared().ports.roles, self.package.workflow
-        names = {name for port, name in decode.inputs.items() if roles.get(port) in ("attention_mask", "position_ids")}
+        roles, workflow = self._roles(), self.package.workflow
+        names = {name for port, name in decode.inputs.items() if roles.get(port) in OWNED}
         return names | {
             workflow.state[each.cell].initializer for each in self.loop.carried if each.cell in workflow.state
         }
+
+    def _parameters(self) -> Mapping[str, object]:
+        contract = self._declared().contract
+        return contract.parameters if contract is not None else {}
+
+    def _roles(self) -> dict[str, str]:
+        return roles_of(self._declared())
 
     def _declared(self) -> Component:
         return self.package.workflow.components[self.decode[1].component]
@@ -319,10 +352,10 @@ class DecoderLoop:
         fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
         return Mask(found.name, found.dtype, use, fixed)
 
-    def _positions(self, steps: "StepBuilder", port: Port | None) -> tuple[str, str, int] | None:
+    def _positions(self, steps: "StepBuilder", port: Port | None, packs: bool) -> tuple[str, str, int] | None:
         if port is None:
             return None
-        rank = len(port.shape) if port.shape is not None else 2
+        rank = positions_rank(port, packs)
         if rank not in (2, 3) or (rank == 3 and port.shape is not None and port.shape[0] != 3):
             what = f"the positions '{port.name}' are neither [rows, tokens] nor three copies of that"
             place = (*WORKFLOW, "components", self.decode[1].component, "ports", "inputs", port.name)
@@ -336,18 +369,6 @@ class DecoderLoop:
             place = (*WORKFLOW, "components", self.decode[1].component, "ports", "outputs", port.name)
             steps.report.error("decoder-roles", place, what, "export the decoder with one of these forms")
         return rank
-
-    @staticmethod
-    def _ragged(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:
-        """Whether rows of different length may share a run: something tells the graph where each row ends."""
-        fixed_size = any(GROWTH not in slot.dims for group in groups for slot in group.slots)
-        if mask is None or fixed_size:
-            return False
-        ops = graph.signature.cache_ops
-        cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
-        held = {(slot.past, slot.present) for group in groups for slot in group.slots}
-        own_lengths = bool(ops) and held <= cached and all(writes_in_place(op) for op in ops)
-        return (own_lengths and mask.constant_width) if mask.use == "lengths" else positions
 
     def _vocabulary(self, graph: Graph, logits: str) -> int:
         port = next(each for each in graph.signature.outputs if each.name == logits)
@@ -374,11 +395,3 @@ def _contract(package: Package, step: InvokeStep) -> str:
 
 def _is_binding(package: Package, step: InvokeStep) -> bool:
     return package.workflow.components[step.component].implementation.kind == "binding"
-
-
-def _dim(axis: int, dim: int | str | None, sequence_axis: int | None, rows: int) -> int | None:
-    if axis == sequence_axis:
-        return GROWTH
-    if isinstance(dim, int):
-        return dim
-    return ROWS if axis == rows else None

@@ -6,7 +6,7 @@ graphs and the runtime's own decoding show.
 
 from collections.abc import Iterator, Mapping
 
-from genai_compiler.lower.stages import MERGE_AXES
+from genai_compiler.lower.packed_rows import MERGE_AXES
 from genai_compiler.plan.build_decoder import DecoderLoop
 from genai_compiler.plan.capacity import capacity_checks
 from genai_compiler.plan.checks import input_checks, output_checks

@@ -10,6 +10,7 @@ from genai_compiler.plan.decoder_front import FrontStep, media_faults, switch_ce
 from genai_compiler.plan.report import Path
 from genai_compiler.read.document import (
     Carry,
+    Component,
     EmitStep,
     IndexedScatter,
     InvokeStep,
@@ -27,6 +28,18 @@ FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len"
 
 GRID_POSITIONS = "genai-compile.grid-positions"
 """Contract of the step that makes a prompt's positions; what it gives may be negative throughout, for none."""
+_PACKED = ("cumulative_sequence_lengths", "past_sequence_lengths", "block_table", "attention_metadata")
+_LENGTHS = ("past_sequence_length", "current_sequence_length", "total_sequence_length")
+OWNED = ("attention_mask", "position_ids", *_PACKED, *_LENGTHS)
+"""Roles of ports whose values the runtime forms at every run."""
+
+
+def roles_of(component: Component) -> dict[str, str]:
+    """Port -> role: the standard's roles, and those that only the step's contract binds."""
+    bound = component.contract.bindings if component.contract is not None else {}
+    return {**component.ports.roles, **{port: role for role, port in bound.items() if role in OWNED}}
+
+
 LENGTHS = "cache_lengths"
 """The policy's further output where caches of fixed capacity are written by index."""
 
@@ -191,7 +204,7 @@ def _bindings(
     workflow: Workflow, decode: InvokeStep, roles: Mapping[str, str], aliases: Mapping[str, StatePortAlias], at: int
 ) -> Iterator[Fault]:
     for port, name in decode.inputs.items():
-        if roles.get(port) in ("attention_mask", "position_ids"):
+        if roles.get(port) in OWNED:
             given = workflow.inputs.get(name)
             if roles.get(port) == "position_ids" and placed_by_grids(workflow, name):
                 continue

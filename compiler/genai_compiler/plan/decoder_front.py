@@ -5,11 +5,14 @@
 A cell that it reads beside the tokens starts as what belongs to the prompt and then becomes a constant of the document
 (media of the prompt, nothing afterwards). A decoder without a front may read such cells itself: a flag that picks one
 network for the prompt and another for later tokens.
+
+A decoder over packed rows has a binding there, which takes the two axes of its tokens together.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from genai_compiler.lower.packed_rows import MERGE_AXES
 from genai_compiler.plan.report import Path
 from genai_compiler.read.document import Component, InvokeStep, LiteralSource, LoopStep, OnnxImplementation, Workflow
 
@@ -18,28 +21,50 @@ Fault = tuple[Path, str]
 
 @dataclass(frozen=True)
 class FrontStep:
-    """The invoke at the head of the loop. streams: (its output port, the decoder's input port); media: port -> cell."""
+    """The invoke at the head of the loop. streams: (its output port, the decoder's input port); media: port -> cell.
+
+    packs: it only takes the two axes of the tokens together.
+    """
 
     step: InvokeStep
     tokens: str
     streams: tuple[tuple[str, str], ...]
     media: Mapping[str, str]
+    packs: bool = False
 
 
 def front_of(workflow: Workflow, loop: LoopStep, decode: InvokeStep) -> FrontStep | None:
-    """The front of a loop whose decoder has no port for token ids, None when it has none."""
+    """The front of a loop whose decoder has no port for [rows, tokens], None when it has none."""
     declared = workflow.components[decode.component].ports.roles
     first = loop.steps[0] if loop.steps else None
-    if "token_ids" in declared.values() or not isinstance(first, InvokeStep) or first is decode:
+    if not isinstance(first, InvokeStep) or first is decode:
         return None
     component = workflow.components.get(first.component)
-    if component is None or not isinstance(component.implementation, OnnxImplementation):
+    if component is not None and _packs(component):
+        return _packing(first, component, decode)
+    if (
+        "token_ids" in declared.values()
+        or component is None
+        or not isinstance(component.implementation, OnnxImplementation)
+    ):
         return None
     tokens = tokens_port(component)
     made = {value: port for port, value in first.outputs.items()}
     streams = tuple((made[value], port) for port, value in decode.inputs.items() if value in made)
     media = {port: value for port, value in first.inputs.items() if port != tokens}
     return FrontStep(first, tokens, streams, media) if tokens and streams else None
+
+
+def _packs(component: Component) -> bool:
+    contract = component.contract
+    return component.implementation.kind == "binding" and contract is not None and contract.id == MERGE_AXES
+
+
+def _packing(first: InvokeStep, component: Component, decode: InvokeStep) -> FrontStep | None:
+    tokens = tokens_port(component)
+    made = first.outputs.get(tokens, "")
+    streams = tuple((tokens, port) for port, value in decode.inputs.items() if made and value == made)
+    return FrontStep(first, tokens, streams, {}, packs=True) if tokens and streams else None
 
 
 def tokens_port(component: Component) -> str:

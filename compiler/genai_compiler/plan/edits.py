@@ -3,6 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from genai_compiler.read.link_graphs import Hoist as Hoist
+from genai_compiler.read.link_graphs import Linked as Linked
+from genai_compiler.read.link_graphs import Member as Member
+
 
 @dataclass(frozen=True)
 class SelectLast:
@@ -17,38 +21,6 @@ class SelectLast:
     hidden: str
     thinned: tuple[str, ...]
     label: str
-
-
-@dataclass(frozen=True)
-class Member:
-    """One component of an island: (port, value) pairs in and out."""
-
-    component: str
-    inputs: tuple[tuple[str, str], ...]
-    outputs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Hoist:
-    """A selection of positions that moves before the projection it selects from (pass hoist_selection).
-
-    projected: the value that the first member's graph gives, [rows, positions, features]; hidden: what all of it comes
-    from; behind: the values from there on, in that graph's names. drops: the selection leaves no axis of positions.
-    """
-
-    projected: str
-    hidden: str
-    behind: tuple[str, ...]
-    drops: bool
-
-
-@dataclass(frozen=True)
-class Linked:
-    """Members' graphs in order, linked by value (passes fuse_islands, link_readers). outputs: what leaves it."""
-
-    members: tuple[Member, ...]
-    outputs: tuple[str, ...]
-    hoist: Hoist | None = None
 
 
 Edit = SelectLast | Linked

@@ -20,6 +20,7 @@ from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
 from genai_compiler.plan.extent_checks import Check as Check
 from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
 from genai_compiler.plan.extent_checks import SymbolCheck as SymbolCheck
+from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.speculation import Speculation
@@ -133,7 +134,7 @@ class Adapter:
     abi: str
     parameters: tuple[tuple[str, bool | int | float | str], ...]
     roles: tuple[tuple[str, str], ...]
-    program: AudioProgram | ImageProgram | None = None
+    program: AudioProgram | GraphProgram | ImageProgram | None = None
 
     def role(self, port: str) -> str:
         """The role of a port, or its own name when no role is bound to it."""

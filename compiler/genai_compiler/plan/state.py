@@ -1,19 +1,20 @@
 """State of a decoder as facts: which tensors live and grow together, where they are kept, how its step is driven."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from genai_compiler.plan.dtypes import SIZE
 
-ROWS, GROWTH = -1, -2
-"""Marks in a slot's dims: the axis of request rows, and the axis that holds one entry a token."""
+ROWS, GROWTH, PAGES = -1, -2, -3
+"""Marks in a slot's dims: the axis of request rows, one that holds an entry a token, one that holds pages of tokens."""
 
-Storage = Literal["growing", "shared-buffer"]
+Storage = Literal["growing", "shared-buffer", "pages"]
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH.
+    """One tensor of a decoder's state: fed at `past`, read at `present`. dims: numbers, ROWS, GROWTH, PAGES.
 
     once: what the first run gives is fed ever after (cross-attention); its GROWTH is no token's.
     """
@@ -30,7 +31,8 @@ class StateGroup:
     """Tensors that live and grow together, and how they are kept.
 
     storage: `growing` present becomes past, allocated by the session (also where it keeps its size); `shared-buffer`
-    past and present are one buffer, with room to grow or of the graph's own capacity. reason: why, in words.
+    past and present are one buffer, with room to grow or of the graph's own capacity; `pages` one buffer, too, of
+    pages that a table gives to rows. reason: why, in words.
     """
 
     name: str
@@ -62,11 +64,31 @@ class Mask:
 
 @dataclass(frozen=True)
 class Count:
-    """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it."""
+    """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it.
+
+    For a decoder of one row: `last` is one less than `valid`, [1, 1]; `current` is `valid`, [1]; `room` how many
+    positions the caches have room for, [1].
+    """
 
     port: str
     dtype: str
-    kind: Literal["written", "valid"]
+    kind: Literal["written", "valid", "last", "current", "room"]
+
+
+LENGTHS_OF_ONE_ROW: Mapping[str, Literal["last", "current", "room"]] = {
+    "past_sequence_length": "last",
+    "current_sequence_length": "current",
+    "total_sequence_length": "room",
+}
+"""Role that the step's contract binds -> kind of count."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A prompt goes in by `size` tokens a run; the last run is filled up with the token `pad`."""
+
+    size: int
+    pad: int
 
 
 @dataclass(frozen=True)
@@ -78,6 +100,24 @@ class Front:
 
 
 @dataclass(frozen=True)
+class Pages:
+    """How a decoder over packed rows is told which tokens and which pages are whose.
+
+    Ports in pairs with their dtype. cumulative: where rows begin and end among the tokens, [rows + 1]; past: positions
+    of each row before a run, [rows]; table: its pages, [rows, pages]; bounds: (port, dtype, how many) of the longest
+    row, None where the graph does without. block: positions a page. per_token: there are logits of every token, else
+    of each row's last.
+    """
+
+    cumulative: tuple[str, str]
+    past: tuple[str, str]
+    table: tuple[str, str]
+    bounds: tuple[str, str, int] | None
+    block: int
+    per_token: bool
+
+
+@dataclass(frozen=True)
 class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
@@ -86,7 +126,9 @@ class DecodeFacts:
     the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
     embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
-    later tokens.
+    later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
+    [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
+    the same. window: how prompts are cut. alone: it takes one row a run.
     """
 
     component: str
@@ -105,10 +147,15 @@ class DecodeFacts:
     counts: tuple[Count, ...] = ()
     front: Front | None = None
     switched: bool = False
+    pages: Pages | None = None
+    prompt_component: str = ""
+    window: Window | None = None
+    alone: bool = False
 
 
 def _per_token(slot: Slot) -> int:
     count = SIZE[slot.dtype]
-    for dim in slot.dims:
+    paged = PAGES in slot.dims
+    for dim in slot.dims[2:] if paged else slot.dims:  # [pages, positions a page, ...]
         count *= dim if dim > 0 else 1
-    return count if GROWTH in slot.dims and not slot.once else 0
+    return count if paged or (GROWTH in slot.dims and not slot.once) else 0

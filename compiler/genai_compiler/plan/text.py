@@ -6,10 +6,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from genai_compiler.plan.edits import Linked, SelectLast
+from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Component, Input, Plan
 from genai_compiler.plan.op_text import op_lines
 from genai_compiler.plan.speculation_text import speculation_lines
-from genai_compiler.plan.state import GROWTH, ROWS, StateGroup
+from genai_compiler.plan.state import GROWTH, PAGES, ROWS, Pages, StateGroup
 
 _CONTROLS = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff]"
@@ -79,7 +80,9 @@ def _implementation(component: Component) -> str:
     if component.adapter is None:
         return component.artifact or "the runtime"
     parameters = ", ".join(f"{name}={value}" for name, value in component.adapter.parameters)
-    program = f" runs {_stated(component.adapter.program)}" if component.adapter.program is not None else ""
+    runs = component.adapter.program
+    said = ", ".join(runs.components) if isinstance(runs, GraphProgram) else _stated(runs)
+    program = f" runs {said}" if runs is not None else ""
     return f"adapter {component.adapter.abi}({parameters}){program}"
 
 
@@ -105,9 +108,11 @@ def _input_facts(each: Input) -> str:
 
 def _group(group: StateGroup) -> Iterator[str]:
     capacity = f", {group.capacity} positions" if group.capacity is not None else ""
+    paged = next((slot.dims[1] for slot in group.slots if PAGES in slot.dims), 0)
+    capacity += f" of {paged} positions" if paged else ""
     yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.bytes_per_token} bytes a token"
     for slot in group.slots:
-        words = {ROWS: "rows", GROWTH: "entries" if slot.once else "tokens"}
+        words = {ROWS: "rows", GROWTH: "entries" if slot.once else "tokens", PAGES: "pages"}
         dims = ", ".join(words.get(dim, str(dim)) for dim in slot.dims)
         once = ", by the first run alone" if slot.once else ""
         yield f"  {slot.past} -> {slot.present}: {slot.dtype}[{dims}]{once}"
@@ -128,10 +133,36 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.front is not None:
         streams = ", ".join(f"{made} -> {taken}" for made, taken in facts.front.streams)
         yield f"  tokens go through {facts.front.component}: {streams}"
+    if facts.pages is not None:
+        yield from _pages(facts.pages)
+    if facts.prompt_component:
+        yield f"  with the prompt {facts.prompt_component} runs in its place"
+    if facts.window is not None:
+        yield f"  prompts go in by {facts.window.size} tokens, filled up with {facts.window.pad}"
     for each in facts.counts:
-        yield f"  {each.kind} positions a row: {each.port} ({each.dtype})"
+        yield f"  {_COUNTS[each.kind]}: {each.port} ({each.dtype})"
     if facts.one_token:
         yield "  one token a run: the prompt goes in token by token"
+
+
+_COUNTS = {
+    "written": "written positions a row",
+    "valid": "valid positions a row",
+    "last": "the only row's positions less one",
+    "current": "the only row's positions",
+    "room": "positions that the caches have room for",
+}
+
+
+def _pages(pages: Pages) -> Iterator[str]:
+    logits = "every token" if pages.per_token else "each row's last token"
+    yield f"  rows packed into one axis, logits of {logits}"
+    yield f"  rows begin and end: {pages.cumulative[0]} ({pages.cumulative[1]})"
+    yield f"  positions a row before a run: {pages.past[0]} ({pages.past[1]})"
+    yield f"  pages a row: {pages.table[0]} ({pages.table[1]}), of {pages.block} positions"
+    if pages.bounds is not None:
+        port, dtype, count = pages.bounds
+        yield f"  bounds of the longest row: {port} ({dtype}[{count}])"
 
 
 def _yes(flag: bool) -> str:

@@ -23,6 +23,7 @@ from genai_compiler.read.config_keys import (
     SLIDING_WINDOW,
     Form,
 )
+from genai_compiler.read.config_pipeline import StageConfig, read_pipeline
 from genai_compiler.read.config_section import Section, section_of
 from genai_compiler.read.genai_components import ComponentConfig, is_component, read_components, says_files_only
 from genai_compiler.read.places import DocPath, format_path
@@ -30,6 +31,8 @@ from genai_compiler.read.port_names import PortNames, port_names
 from genai_compiler.read.session_options import SessionOptions, read_session_options
 
 CONFIG_NAME = "genai_config.json"
+MOST_GROUPS = 64
+"""Entries of `state_groups` that are looked at."""
 _OPTIONAL = ("vision", "speech", "embedding")
 """Components without a default graph: one that names none is none (an encoder's default belongs to transducers)."""
 
@@ -43,11 +46,16 @@ class SlidingWindow:
     slide_inputs: bool
     layers: tuple[int, ...]
     cache_slack: int = 0
+    pad_value: int = 0
+    alignment: str = "right"
 
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """`model.decoder`. Numbers are None when the file does not state them (or states 0, the reference's "unset")."""
+    """`model.decoder`. Numbers are None when the file does not state them (or states 0, the reference's "unset").
+
+    stages: the graphs it is cut into, () where it is one.
+    """
 
     filename: str
     hidden_size: int | None
@@ -59,6 +67,16 @@ class DecoderConfig:
     outputs: PortNames
     sliding_window: SlidingWindow | None
     session: SessionOptions
+    stages: tuple[StageConfig, ...] = ()
+
+
+@dataclass(frozen=True)
+class StateGroupConfig:
+    """An entry of `model.decoder.state_groups`: what the state of some layers is. path: of the entry."""
+
+    kind: str
+    layers: tuple[int, ...]
+    path: DocPath
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,8 @@ class GenaiConfig:
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
     path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
     that stands for an entry of it; visual_tokens: how many entries a picture has, None where nobody says;
-    processor_files: medium -> the file that is named for it.
+    processor_files: medium -> the file that is named for it. state_groups: what the decoder's state is said to be;
+    block_size: positions a page of a paged cache, where `engine` says so.
     """
 
     text: ConfigText
@@ -89,6 +108,8 @@ class GenaiConfig:
     media_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     visual_tokens: int | None = None
     processor_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    state_groups: tuple[StateGroupConfig, ...] = ()
+    block_size: int | None = None
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""
@@ -141,6 +162,8 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         media_tokens=_media_tokens(model),
         processor_files=_processor_files(model),
         visual_tokens=_positive(model.section("vision"), "num_visual_tokens"),
+        state_groups=_state_groups(model.section("decoder")),
+        block_size=_block_size(root),
     )
     return config, tuple(problems)
 
@@ -172,8 +195,26 @@ def _check_root(root: Section) -> None:
     for key in ("model", "search"):
         root.value(key, Form.OBJECT)
     for key in ("speculative", "runtime_profiles", "engine"):
-        if root.members.get(key):
+        if root.members.get(key) and not (key == "engine" and "dynamic_batching" in root.section(key).members):
             root.warn("ignored-key", key, f"{key!r} configures another runtime and has no effect here")
+
+
+def _block_size(root: Section) -> int | None:
+    """`engine.dynamic_batching.block_size`; what else the engine's block tunes is another runtime's."""
+    return _positive(root.section("engine").section("dynamic_batching"), "block_size")
+
+
+def _state_groups(decoder: Section) -> tuple[StateGroupConfig, ...]:
+    listed = decoder.value("state_groups", Form.LIST)
+    path = (*decoder.path, "state_groups")
+    found: list[StateGroupConfig] = []
+    for at, each in enumerate(listed[:MOST_GROUPS] if isinstance(listed, list) else ()):
+        if not isinstance(each, dict):
+            decoder.warn("wrong-type", "state_groups", f"entry {at} of 'state_groups' is no object and has no effect")
+            continue
+        group = section_of(decoder.text, (*path, at), each, decoder.problems)
+        found.append(StateGroupConfig(group.string("kind") or "", group.integers("layer_ids"), group.path))
+    return tuple(found)
 
 
 def _positive(section: Section, key: str) -> int | None:
@@ -208,7 +249,17 @@ def _decoder(section: Section) -> DecoderConfig:
         outputs=port_names(section, "outputs", DECODER_OUTPUTS),
         sliding_window=_sliding_window(window) if window is not None else None,
         session=read_session_options(section.section("session_options")),
+        stages=_stages(section),
     )
+
+
+def _stages(decoder: Section) -> tuple[StageConfig, ...]:
+    """The pipeline's, where the file names no graph of the whole decoder: one of the two is what runs."""
+    if decoder.members.get("pipeline") and decoder.members.get("filename"):
+        what = "the decoder names a graph (filename) and stages (pipeline); the graph is taken"
+        decoder.warn("ignored-key", "pipeline", what, "leave out the one that is not meant")
+        return ()
+    return read_pipeline(decoder)
 
 
 def _sliding_window(section: Section) -> SlidingWindow:
@@ -219,6 +270,8 @@ def _sliding_window(section: Section) -> SlidingWindow:
         slide_inputs=section.boolean("slide_inputs", True),
         layers=section.integers("layers"),
         cache_slack=section.integer("cache_slack") or 0,
+        pad_value=section.integer("pad_value") or 0,
+        alignment=section.string("alignment") or "right",
     )
 
 
@@ -249,8 +302,6 @@ def _other_classes(model: Section) -> tuple[DocPath, ...]:
         elif name in DRAFTERS and member:
             what = f"{name!r} speeds up decoding without changing a token; it is not used"
             model.warn("ignored-key", name, what)
-    decoder = model.section("decoder")
-    filled += [(*decoder.path, name) for name in ("pipeline", "state_groups") if decoder.members.get(name)]
     return tuple(filled)
 
 

@@ -8,6 +8,8 @@ from genai_compiler.check.document import check_document
 from genai_compiler.lower.bare_decoder import lower_bare
 from genai_compiler.lower.composite import lower_composite
 from genai_compiler.lower.config_encoder import lower_encoder
+from genai_compiler.lower.config_plugin import lower_plugin
+from genai_compiler.lower.config_transducer import lower_transducer
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.lower.iterative import is_iterative, lower_iterative
@@ -121,8 +123,9 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
 
 def _from_genai_config(root: Path) -> Package:
     if (root / CONFIG_NAME).is_file() and speaks_pipeline(root):
-        return _lowered(root, GENAI_CONFIG_V2, CONFIG_NAME, Places(CONFIG_NAME), lower_pipeline_config(root))
-    lowered = lower_encoder(root) or lower_genai_config(root)
+        made = lower_plugin(root) or lower_pipeline_config(root)
+        return _lowered(root, GENAI_CONFIG_V2, CONFIG_NAME, Places(CONFIG_NAME), made)
+    lowered = lower_encoder(root) or lower_transducer(root) or lower_genai_config(root)
     return _lowered(root, GENAI_CONFIG, CONFIG_NAME, Places(CONFIG_NAME), lowered)
 
 

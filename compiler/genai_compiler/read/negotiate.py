@@ -9,7 +9,7 @@ from genai_compiler.check.fault import Rule, Rules
 from genai_compiler.check.walk import invokes
 from genai_compiler.plan.report import WORKFLOW, Path, Report
 from genai_compiler.problem import Missing
-from genai_compiler.read.document import AdapterImplementation, Metadata, Workflow
+from genai_compiler.read.document import AdapterImplementation, Component, Metadata, Workflow
 from genai_compiler.read.package import Package
 from genai_compiler.read.places import Places, format_path
 from genai_compiler.read.suggest import did_you_mean
@@ -46,6 +46,8 @@ BOUNDARY = frozenset({"onnx-genai.text-assembly@1"})
 """Adapters of a server's boundary: legal in a document as long as no step invokes them (standard, 5.4)."""
 
 ENTRY_POINTS = "genai_runtime.adapters"
+GRAPHS = "graphs"
+"""Parameter of an adapter's contract: the components whose graphs it runs itself, with commas between."""
 RETIRED = frozenset({"emit_row_identity", "bounded_state_growth"})
 """Names that older documents carry beside what replaced them; they ask for nothing."""
 
@@ -59,6 +61,7 @@ def negotiate(package: Package, report: Report) -> None:
         if not isinstance(implementation, AdapterImplementation):
             continue
         abi = f"{implementation.abi}@{implementation.version}"
+        _check_graphs(name, package, report)
         if abi in BOUNDARY:
             what = f"component '{name}' is {abi}, which works before a workflow begins: no step invokes it (V341)"
             help = "remove the step; model.speech puts the prompt together"
@@ -67,6 +70,20 @@ def negotiate(package: Package, report: Report) -> None:
             what = f"component '{name}' is {abi}, and nothing says which of its actions a step runs"
             help = f"give it a contract with parameters.action, one of: {', '.join(ACTIONS[implementation.abi])}"
             report.error("adapter-contract", (*WORKFLOW, "components", name), what, help)
+
+
+def graphs_of(component: Component) -> tuple[str, ...]:
+    """The components whose graphs an adapter runs itself."""
+    told = component.contract.parameters.get(GRAPHS) if component.contract is not None else None
+    return tuple(each.strip() for each in told.split(",")) if isinstance(told, str) else ()
+
+
+def _check_graphs(name: str, package: Package, report: Report) -> None:
+    for each in graphs_of(package.workflow.components[name]):
+        if each not in package.graphs:
+            what = f"the adapter '{name}' runs the graph of '{each}', which is no ONNX component"
+            path = (*WORKFLOW, "components", name, "contract", "parameters", GRAPHS)
+            report.error("unknown-component", path, what, did_you_mean(each, package.graphs))
 
 
 def missing_of(metadata: Metadata, places: Places) -> tuple[Missing, ...]:

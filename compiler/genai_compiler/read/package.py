@@ -10,6 +10,7 @@ from onnx import ModelProto
 from genai_compiler.problem import Problem
 from genai_compiler.read.document import Metadata, Workflow
 from genai_compiler.read.hint_sources import Hint
+from genai_compiler.read.link_graphs import Linked
 from genai_compiler.read.places import Places
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Signature
@@ -20,7 +21,7 @@ from genai_compiler.read.text_facts import TextFacts
 class Graph:
     """The graph of one ONNX component. model: the graph without bulk weights. textproto: needs converting for ORT.
 
-    absent: there is no such file; this stands in for it (`absent.stand_in`).
+    absent: there is no such file; this stands in for it (`absent.stand_in`). linked: it is of several files, and how.
     """
 
     artifact: str
@@ -28,6 +29,7 @@ class Graph:
     model: ModelProto
     textproto: bool
     absent: bool = False
+    linked: Linked | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from genai_compiler.read.external_data import check_external_data, external_tens
 from genai_compiler.read.graph_form import form_fault
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
+from genai_compiler.read.paged import PagedInputs, paged_inputs
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
 __all__ = ["UNDEFINED", "CacheOp", "Port", "Signature", "load_graph", "port_of", "read_signature", "signature_of"]
@@ -55,7 +56,7 @@ class Signature:
     """What a graph says without its weights. `external_data`: package-relative names, checked to be there.
 
     defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
-    every initializer is listed as an input, and none can be given.
+    every initializer is listed as an input, and none can be given. paged: what attention over paged caches takes.
     """
 
     inputs: tuple[Port, ...]
@@ -65,6 +66,7 @@ class Signature:
     external_data: tuple[str, ...]
     cache_ops: tuple[CacheOp, ...]
     defaulted: tuple[Port, ...] = ()
+    paged: PagedInputs | None = None
 
 
 def read_signature(path: Path, root: Path) -> Signature:
@@ -113,6 +115,7 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         external_data=files,
         cache_ops=cache_ops(graph),
         defaulted=tuple(port_of(each) for each in graph.input if each.name in held and model.ir_version > _FIXED),
+        paged=paged_inputs(graph),
     )
 
 

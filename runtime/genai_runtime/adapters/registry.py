@@ -22,7 +22,8 @@ AdapterCall = Callable[[Mapping[str, Array]], Mapping[str, Array | Value]]
 """Arrays by role in, arrays (or, of a type that numpy lacks, tensors) by role out; an unbound port is its own role."""
 
 Factory = Callable[..., AdapterCall]
-"""Made once a step from the component contract's parameters, and from the program where the document has one for it.
+"""Made once a step from the component contract's parameters, and from the program where the document has one for it, or
+from the package's graphs by component where its parameter `graphs` names some (`package_graphs.PackageGraph`).
 
 May raise ValueError for parameters it does not know.
 """
@@ -104,7 +105,7 @@ def open_adapter(
         raise LoadError("adapter-missing", f"no adapter '{abi}' is installed", help=help, origin=origin)
     try:
         call = factory(parameters) if program is None else factory(parameters, program)
-    except (TypeError, ValueError) as fault:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
         what = f"adapter '{abi}' refuses its parameters: {fault}"
         raise LoadError("adapter-parameters", what, origin=origin) from fault
     return Adapter(call, inputs, outputs, origin, forms)

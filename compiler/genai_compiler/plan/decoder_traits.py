@@ -1,0 +1,34 @@
+"""What a decoder's graph and its contract say of how it may be driven."""
+
+from collections.abc import Mapping
+
+from genai_compiler.plan.state import GROWTH, ROWS, Mask, StateGroup, Window
+from genai_compiler.read.attention import writes_in_place
+from genai_compiler.read.package import Graph
+
+
+def tells_rows_apart(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:
+    """Whether rows of different length may share a run: something tells the graph where each row ends."""
+    fixed_size = any(GROWTH not in slot.dims for group in groups for slot in group.slots)
+    if mask is None or fixed_size:
+        return False
+    ops = graph.signature.cache_ops
+    cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
+    held = {(slot.past, slot.present) for group in groups for slot in group.slots}
+    own_lengths = bool(ops) and held <= cached and all(writes_in_place(op) for op in ops)
+    return (own_lengths and mask.constant_width) if mask.use == "lengths" else positions
+
+
+def window_of(parameters: Mapping[str, object]) -> Window | None:
+    """How prompts are cut, by the contract's parameters; None where they go in whole."""
+    size, pad = (parameters.get(each) for each in ("prompt_window", "window_pad"))
+    return Window(size, pad if isinstance(pad, int) else 0) if isinstance(size, int) and size > 1 else None
+
+
+def slot_dim(axis: int, dim: int | str | None, sequence_axis: int | None, rows: int) -> int | None:
+    """An extent of a slot: a number, or the mark of an axis; None where nothing tells it."""
+    if axis == sequence_axis:
+        return GROWTH
+    if isinstance(dim, int):
+        return dim
+    return ROWS if axis == rows else None

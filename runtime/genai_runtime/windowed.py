@@ -1,0 +1,65 @@
+"""A prompt that goes in by windows of so many tokens, each at its own place of caches that keep every position.
+
+The last window is filled up behind the prompt. What that writes into the caches lies behind every position that counts,
+and the tokens that follow overwrite it.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from genai_runtime import binding
+from genai_runtime.in_place import InPlaceDecoding
+from genai_runtime.problem import RequestError
+from genai_runtime.sample import to_float32
+from genai_runtime.state import shared_state
+from genai_runtime.values import NUMPY, Value, to_array, view
+
+
+class WindowedDecoding(InPlaceDecoding):
+    """One row; its lengths are told by numbers, not by a mask."""
+
+    def prompt(self) -> None:
+        spec = self.spec
+        size, pad = spec.window or (self.width, 0)
+        count = -(-self.width // size)
+        self._make_room(count * size)
+        ids = np.full((1, count * size), pad, dtype=NUMPY[spec.token_dtype])
+        ids[0, : self.width] = self.ids[0]
+        tokens = np.zeros((1, size), dtype=ids.dtype)
+        counts = self.counts_of(np.zeros_like(self.lengths), self.lengths, self.room.first)
+        session = self.first_session
+        bound, run = binding.new_bindings(session), binding.run_bound(session, spec.origin)
+        self._bind_state(bound, self.own(self.media))
+        for port, array in {spec.tokens: tokens, **counts}.items():
+            bound.bind_ortvalue_input(port, view(array))
+        bound.bind_output(spec.logits, binding.CPU)
+        for at in range(count):
+            tokens[:] = ids[:, at * size : (at + 1) * size]
+            before = np.array([at * size])
+            self.recount(counts, before, before + size)
+            self.passes += 1
+            try:
+                run(bound, None)
+            except binding.RUN_FAILURES as failure:
+                raise self.failed(failure) from failure
+        self._take_place(bound.get_outputs()[len(spec.slots)], self.width - (count - 1) * size - 1)
+        self._run = binding.run_bound(self.session, spec.origin)
+        self._positions, self.filled = self.first_positions(), self.width
+        self._each = np.arange(1)
+        self._bind_step()
+
+    def _make_room(self, padded: int) -> None:
+        """Buffers that the windows fit into. Raises RequestError `prompt-too-long`."""
+        if self.room.fixed is not None and padded > self.room.fixed:
+            what = f"the prompt takes {padded} positions in windows, and the caches hold {self.room.fixed}"
+            raise RequestError("prompt-too-long", what, help="give a shorter prompt")
+        self.room = replace(self.room, prompt=padded, most=max(self.room.most, padded + 1))
+        self.state = shared_state(self.spec.slots, self.rows, self.room.first)
+
+    def _take_place(self, value: Value, place: int) -> None:
+        """`logits` := of one position of the last window."""
+        dtype = self.spec.logits_dtype
+        found = binding.as_bits(value, dtype) if dtype == "bfloat16" else to_array(value)
+        rows = found.reshape(-1, found.shape[-1])
+        self.logits[:] = to_float32(rows[[place if len(rows) > 1 else 0]])

@@ -1,0 +1,342 @@
+"""Decoders of version 1 that are cut into stages give the tokens of the graph that they were cut from.
+
+That graph runs in a plain ONNX Runtime loop, without stages, windows or lengths.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
+import pytest
+from genai_compiler import CompileError, compile_package
+from genai_compiler.convert import convert_package
+from genai_compiler.plan.text import plan_text
+from genai_compiler.problem import errors
+from genai_compiler.read.load import load_package
+from genai_runtime import RequestError
+from onnx import ModelProto
+
+from tests.conftest import FIXTURES
+from tests.real_packages import GREEDY
+from tests.reference.plain_loop import greedy
+from tools.fixtures.graph import Sketch
+from tools.fixtures.network import CONTEXT, concat_decoder, gqa_decoder, gqa_lengths
+from tools.fixtures.stages import EMBEDDED, FINAL, MIDDLE, WINDOW, cut, save, stage, tiny_stages_v1, write_config
+
+PROMPTS = ([1, 9, 14], [7], [1, 9, 14, 20, 33, 2, 5, 6, 11])
+NEW = 10
+Graphs = dict[str, ModelProto]
+Entries = dict[str, dict[str, Any]]
+
+
+def three(sketch: Sketch) -> Graphs:
+    return dict(zip(("embeddings", "layers", "lm_head"), cut(sketch.proto(), EMBEDDED, FINAL), strict=True))
+
+
+def halves(sketch: Sketch) -> Graphs:
+    return dict(zip(("a", "b", "c", "d"), cut(sketch.proto(), EMBEDDED, MIDDLE, FINAL), strict=True))
+
+
+def two_phases(sketch: Sketch) -> Graphs:
+    embeddings, layers, head = cut(sketch.proto(), EMBEDDED, FINAL)
+    return {"embeddings": embeddings, "context": layers, "iterator": layers, "lm_head": head}
+
+
+def package(
+    folder: Path,
+    graphs: Graphs,
+    change: Callable[[Entries], object] = lambda stages: None,
+    decoder: Mapping[str, Any] | None = None,
+) -> Path:
+    """A package of these stages, in this order. change: edits their entries."""
+    save(folder, graphs)
+    stages = {name: stage(name, each) for name, each in graphs.items()}
+    if "context" in stages:
+        stages["context"]["run_on_token_gen"] = False
+        stages["iterator"]["run_on_prompt"] = False
+    change(stages)
+    write_config(folder, [{name: each} for name, each in stages.items()], decoder or {})
+    return folder
+
+
+def tokens(folder: Path) -> list[list[int]]:
+    """What the package makes of each prompt."""
+    out = folder.with_name(folder.name + ".out")
+    compile_package(folder, out=out)
+    with genai_runtime.load(out, threads=1) as model:
+        return [model.generate(each, max_new_tokens=NEW, **GREEDY).tokens for each in PROMPTS]
+
+
+def wanted(folder: Path, sketch: Sketch) -> list[list[int]]:
+    """What the uncut graph makes of them, in a plain loop."""
+    folder.mkdir(exist_ok=True)
+    sketch.save(folder / "whole.onnx")
+    return [greedy(folder / "whole.onnx", each, NEW) for each in PROMPTS]
+
+
+@pytest.mark.parametrize("sketch", [concat_decoder, gqa_decoder])
+@pytest.mark.parametrize("cutting", [three, halves, two_phases])
+def test_stages_give_the_tokens_of_the_whole(
+    tmp_path: Path, cutting: Callable[[Sketch], Graphs], sketch: Callable[[], Sketch]
+) -> None:
+    """Embedding, layers and head; two halves with caches of their own; other graphs with the prompt than later."""
+    assert tokens(package(tmp_path / "p", cutting(sketch()))) == wanted(tmp_path / "whole", sketch())
+
+
+def test_windows_of_a_prompt_give_the_tokens_of_the_whole(tmp_path: Path) -> None:
+    """Prompts of one, three and nine tokens in windows of four, into caches of fixed capacity."""
+    tiny_stages_v1(folder := _made(tmp_path / "p"))
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_windows_fill_the_caches_to_the_last_position(tmp_path: Path) -> None:
+    """A prompt as long as any may be, less one: the last window ends where the caches do."""
+    compile_package(FIXTURES / "tiny-stages-v1", out=tmp_path / "out")
+    prompt = [3 + at % 50 for at in range(CONTEXT - 1)]
+    gqa_decoder().save(tmp_path / "whole.onnx")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        generation = model.generate(prompt, max_new_tokens=5, **GREEDY)
+    assert generation.tokens == greedy(tmp_path / "whole.onnx", prompt, 1)
+    assert generation.finish_reason == "context"
+
+
+def test_windows_may_be_of_graphs_without_fixed_lengths(tmp_path: Path) -> None:
+    names = {"past_sequence_length": "past_seq_len", "total_sequence_length": "total_seq_len"}
+    window = {"window_size": 3, "alignment": "left", "slide_key_value_cache": False}
+    folder = package(
+        tmp_path / "p", two_phases(gqa_lengths("sequence")), decoder={"inputs": names, "sliding_window": window}
+    )
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
+def test_lengths_are_told_without_windows_too(tmp_path: Path) -> None:
+    names = {"past_sequence_length": "past_seq_len", "total_sequence_length": "total_seq_len"}
+    folder = package(tmp_path / "p", three(gqa_lengths("sequence")), decoder={"inputs": names})
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
+def test_rows_run_together_or_one_by_one(tmp_path: Path) -> None:
+    """Rows of a decoder with a mask share a run; one that takes numbers for its only row gets them one by one."""
+    for name, folder in (
+        ("masked", package(tmp_path / "masked", three(gqa_decoder()))),
+        ("lengths", FIXTURES / "tiny-stages-v1"),
+    ):
+        compile_package(folder, out=tmp_path / f"{name}.out")
+        with genai_runtime.load(tmp_path / f"{name}.out", threads=1) as model:
+            rows = model.generate(batch=list(PROMPTS), max_new_tokens=NEW, **GREEDY).rows
+            same = model.generate(batch=[[5, 6], [8, 9]], max_new_tokens=NEW, **GREEDY).rows
+            assert [row.tokens for row in rows] == wanted(tmp_path / "whole", gqa_decoder())
+            alone = [model.generate(each, max_new_tokens=NEW, **GREEDY).tokens for each in ([5, 6], [8, 9])]
+            assert [row.tokens for row in same] == alone
+
+
+def test_a_workflow_request_of_several_rows_is_refused_where_one_fits(tmp_path: Path) -> None:
+    compile_package(FIXTURES / "tiny-stages-v1", out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model, pytest.raises(RequestError) as refused:
+        model.run({"request.input_ids": [[1, 2], [3, 4]], "request.max_iterations": [2]})
+    assert refused.value.code == "one-row"
+
+
+def test_an_output_may_be_renamed_for_later_stages(tmp_path: Path) -> None:
+    def rename(stages: Entries) -> None:
+        stages["embeddings"]["output_names_forwarder"] = {EMBEDDED: "hidden_in"}
+        stages["layers"]["inputs"] = ["hidden_in" if each == EMBEDDED else each for each in stages["layers"]["inputs"]]
+
+    graphs = three(concat_decoder())
+    for each in (*graphs["layers"].graph.input,):
+        each.name = "hidden_in" if each.name == EMBEDDED else each.name
+    for node in graphs["layers"].graph.node:
+        node.input[:] = ["hidden_in" if each == EMBEDDED else each for each in node.input]
+    assert tokens(package(tmp_path / "p", graphs, rename)) == wanted(tmp_path / "whole", concat_decoder())
+
+
+@pytest.mark.parametrize("form", ["one object", "list of one object"])
+def test_every_form_of_the_list_is_read(form: str, tmp_path: Path) -> None:
+    graphs = three(concat_decoder())
+    save(tmp_path / "p", graphs)
+    stages = {name: stage(name, each) for name, each in graphs.items()}
+    write_config(tmp_path / "p", stages if form == "one object" else [stages], {})
+    assert tokens(tmp_path / "p") == wanted(tmp_path / "whole", concat_decoder())
+
+
+def test_older_spellings_of_the_phases_are_read_and_said(tmp_path: Path) -> None:
+    def old(stages: Entries) -> None:
+        stages["context"]["run_on_nth_token_generation"] = stages["context"].pop("run_on_token_gen")
+        stages["iterator"]["run_on_first_token_generation"] = stages["iterator"].pop("run_on_prompt")
+
+    folder = package(tmp_path / "p", two_phases(concat_decoder()), old)
+    found = compile_package(folder, out=tmp_path / "out").problems
+    assert [each.code for each in found] == ["config-read-as"] * 2
+    assert tokens(folder) == wanted(tmp_path / "whole", concat_decoder())
+
+
+@pytest.mark.parametrize("cutting", [three, halves, two_phases])
+def test_the_converted_document_is_the_same_plan(cutting: Callable[[Sketch], Graphs], tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", cutting(gqa_decoder()))
+    _converts(folder, tmp_path)
+
+
+def test_the_converted_document_keeps_windows_and_lengths(tmp_path: Path) -> None:
+    _converts(FIXTURES / "tiny-stages-v1", tmp_path)
+
+
+def _converts(folder: Path, home: Path) -> None:
+    before = compile_package(folder, out=home / "before")
+    shutil.copytree(folder, home / "after" / folder.name)
+    text = convert_package(folder).text
+    (home / "after" / folder.name / "genai_config.json").unlink()
+    (home / "after" / folder.name / "inference_metadata.yaml").write_text(text, "utf-8")
+    after = compile_package(home / "after" / folder.name, out=home / "out")
+    assert before.plan is not None
+    assert after.plan is not None
+    assert plan_text(before.plan).splitlines()[1:] == plan_text(after.plan).splitlines()[1:]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def refused(folder: Path) -> dict[str, str]:
+    """Code -> place and words of every error."""
+    with pytest.raises(CompileError) as caught:
+        compile_package(folder, out=folder.with_name("refused"))
+    assert not folder.with_name("refused").exists()
+    found: dict[str, str] = {}
+    for each in errors(caught.value.problems):
+        found[each.code] = f"{found.get(each.code, '')}{each.path}: {each.what} {each.help}\n"
+    return found
+
+
+def _without(name: str, key: str, port: str) -> Callable[[Entries], object]:
+    return lambda stages: stages[name][key].remove(port)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (_without("layers", "inputs", "attention_mask"), "unclaimed-input", "does not list the input 'attention_mask'"),
+        (_without("embeddings", "outputs", EMBEDDED), "missing-input", "no stage before 'layers' gives 'embedded'"),
+        (_without("lm_head", "outputs", "logits"), "no-logits", "no stage that runs with the prompt gives 'logits'"),
+        (_without("layers", "outputs", "present.1.value"), "unpaired-state", "'past_key_values.1.value'"),
+        (lambda stages: stages["lm_head"]["outputs"].append("scores"), "missing-output", "has no output 'scores'"),
+        (lambda stages: stages["layers"].update(filename="absent.onnx"), "missing-file", "absent.onnx"),
+        (lambda stages: stages["layers"].update(filename="../out.onnx"), "outside-package", "../out.onnx"),
+        (lambda stages: stages["layers"].pop("filename"), "missing-key", "layers.filename"),
+        (lambda stages: stages["lm_head"].update(run_on_token_gen=False), "no-logits", "that runs with later tokens"),
+        (lambda stages: stages["layers"].update(inputs="all"), "wrong-type", "'inputs' must be a list of strings"),
+    ],
+)
+def test_a_stage_that_does_not_fit_is_refused(
+    change: Callable[[Entries], object], code: str, words: str, tmp_path: Path
+) -> None:
+    found = refused(package(tmp_path / "p", three(concat_decoder()), change))
+    assert words in found[code]
+    assert "pipeline" in found[code] or code == "unpaired-state"
+
+
+def test_phases_that_keep_different_state_are_refused(tmp_path: Path) -> None:
+    graphs = two_phases(concat_decoder())
+    graphs["iterator"] = cut(gqa_decoder().proto(), EMBEDDED, FINAL)[1]
+    names = {"present_key_names": "present.%d.key"}
+
+    def drop(stages: Entries) -> None:
+        for port in ("present.1.key", "present.1.value"):
+            stages["iterator"]["outputs"].remove(port)
+
+    found = refused(package(tmp_path / "p", graphs, drop, {"outputs": names}))
+    assert "unpaired-state" in found
+
+
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        (
+            {"window_size": WINDOW, "alignment": "right", "slide_key_value_cache": False},
+            "with padding before the prompt",
+        ),
+        ({"window_size": WINDOW, "alignment": "left"}, "shifted by a window"),
+        ({"window_size": WINDOW, "alignment": "left", "slide_key_value_cache": False}, "take a mask or positions"),
+        ({"window_size": WINDOW, "alignment": "left", "slide_key_value_cache": False}, "append to their caches"),
+    ],
+)
+def test_windows_that_are_not_compiled_are_refused(window: dict[str, Any], words: str, tmp_path: Path) -> None:
+    sketch = concat_decoder() if "append" in words else gqa_decoder()
+    folder = package(tmp_path / "p", three(sketch), decoder={"sliding_window": window})
+    assert words in refused(folder)["unsupported-package-class"]
+
+
+def test_a_graph_and_stages_together_are_said(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", three(concat_decoder()), decoder={"filename": "whole.onnx"})
+    concat_decoder().save(folder / "whole.onnx")
+    problems = compile_package(folder, out=tmp_path / "out").problems
+    assert [(each.code, each.path) for each in problems] == [("ignored-key", "model.decoder.pipeline")]
+
+
+def test_stages_beside_an_encoder_are_refused(tmp_path: Path) -> None:
+    folder = package(tmp_path / "p", three(concat_decoder()))
+    config = json.loads((folder / "genai_config.json").read_text())
+    config["model"]["vision"] = {"filename": "embeddings.onnx"}
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    assert "beside vision" in refused(folder)["unsupported-package-class"]
+
+
+@pytest.mark.parametrize("entry", [7, None, "embeddings", [{}]])
+def test_an_entry_that_is_no_stage_is_said(entry: Any, tmp_path: Path) -> None:
+    graphs = three(concat_decoder())
+    save(tmp_path / "p", graphs)
+    write_config(tmp_path / "p", [{name: stage(name, each)} for name, each in graphs.items()] + [entry], {})
+    found = refused(tmp_path / "p")
+    assert "model.decoder.pipeline[3]" in found["wrong-type"]
+
+
+def test_more_stages_than_any_decoder_has_are_refused_unread(tmp_path: Path) -> None:
+    entry = {"filename": "absent.onnx", "inputs": ["input_ids"], "outputs": ["logits"]}
+    (tmp_path / "p").mkdir()
+    write_config(tmp_path / "p", [{f"s{at}": entry} for at in range(5000)], {})
+    found = refused(tmp_path / "p")
+    assert "more than 64 stages" in found["bad-value"]
+    assert len(found["missing-file"].splitlines()) == 64
+
+
+def test_names_of_stages_mean_nothing(tmp_path: Path) -> None:
+    """Names that the workflow has other uses for, and one with a dot."""
+    graphs = dict(zip(("decoder", "token_policy", "lm.head"), three(concat_decoder()).values(), strict=True))
+    assert tokens(package(tmp_path / "p", graphs)) == wanted(tmp_path / "whole", concat_decoder())
+
+
+def test_a_document_may_leave_a_stages_ports_to_its_graph(tmp_path: Path) -> None:
+    """Not of the head, though: then nothing says which output has the logits."""
+    folder = package(tmp_path / "p", halves(gqa_decoder()))
+    document = json.loads(json.dumps(load_package(folder).lowered))
+    (folder / "genai_config.json").unlink()
+    components = document["pipeline"]["workflow"]["components"]
+    ports = components["d"].pop("ports")
+    (folder / "inference_metadata.yaml").write_text(json.dumps(document))
+    assert "logits" in refused(folder)["decoder-roles"]
+    components["d"]["ports"] = ports
+    del components["c"]["ports"]
+    (folder / "inference_metadata.yaml").write_text(json.dumps(document))
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
+# ---- lengths as numbers, of a decoder in one graph -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [CONTEXT, "past_sequence"])
+@pytest.mark.parametrize("second", ["total_sequence_length", "current_sequence_length"])
+def test_one_graph_may_be_told_its_lengths_too(second: str, room: int | str, tmp_path: Path) -> None:
+    """The room of the caches, or the positions so far: GroupQueryAttention takes either for its total length."""
+    (tmp_path / "p").mkdir()
+    gqa_lengths("sequence", room).save(tmp_path / "p" / "model.onnx")
+    names = {"past_sequence_length": "past_seq_len", second: "total_seq_len"}
+    write_config(tmp_path / "p", [], {"filename": "model.onnx", "inputs": names})
+    assert tokens(tmp_path / "p") == wanted(tmp_path / "whole", gqa_decoder())
+    told = "caches have room for" if second.startswith("total") else "only row's positions:"
+    assert told in (tmp_path / "p.out" / "plan.txt").read_text()
