@@ -65,7 +65,6 @@ def test_a_false_output_name_is_reported_and_the_only_fitting_output_taken(tmp_p
         ("model.decoder.inputs.inputs_embeds", "attention_mask", "wrong-port", "'embedding'"),
         ("model.vision.pipeline", [{"one": {"filename": "x"}}], "unsupported-package-class", "'vision'"),
         ("model.vision.filename", 5, "wrong-type", "'filename' must be a string"),
-        ("model.decoder.pipeline", [{"one": {"filename": "x"}}], "unsupported-package-class", "'pipeline'"),
     ],
 )
 def test_refused_with_its_place(tmp_path: Path, path: str, value: Any, code: str, words: str) -> None:
@@ -74,3 +73,18 @@ def test_refused_with_its_place(tmp_path: Path, path: str, value: Any, code: str
     found = [each for each in caught.value.problems if each.code == code and words in each.what]
     assert found, str(caught.value)
     assert found[0].where.file == "genai_config.json"
+
+
+def test_stages_beside_a_graph_of_the_whole_decoder_are_left_out_and_said(tmp_path: Path) -> None:
+    stages = ("model.decoder.pipeline", [{"one": {"filename": "x"}}])
+    lowered = lower_genai_config(changed(tmp_path / "package", PACKAGE, stages))
+    assert [each.code for each in lowered.problems if "the graph is taken" in each.what] == ["ignored-key"]
+    assert lowered.document == lower_genai_config(PACKAGE).document
+
+
+def test_stages_beside_an_encoder_are_refused(tmp_path: Path) -> None:
+    file = "decoder/model.onnx"
+    stages = ("model.decoder.pipeline", [{"one": {"filename": file}}])
+    with pytest.raises(CompileError) as caught:
+        lower_genai_config(changed(tmp_path / "package", PACKAGE, stages, ("model.decoder.filename", ...)))
+    assert "unsupported-package-class" in {each.code for each in caught.value.problems}, str(caught.value)
