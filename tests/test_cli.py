@@ -177,7 +177,10 @@ def test_a_file_is_never_replaced(package: Path, capsys: pytest.CaptureFixture[s
     assert main([str(package), "-o", str(package.parent / "file" / "below")]) == 2
     assert "can't read or write" in capsys.readouterr().err
     assert main([str(package), "-o", str(package.parent / "file" / "below"), "--format", "json"]) == 2
-    assert [each["code"] for each in json.loads(capsys.readouterr().out)["problems"]] == ["disk-failed"]
+    (told,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (told["code"], told["file"]) == ("disk-failed", str(package.parent / "file" / "below"))
+    assert main(["convert", str(package), "-o", str(package.parent / "file" / "below")]) == 2
+    assert "disk-failed" in (said := capsys.readouterr().err) or "bad-output" in said
     assert (package.parent / "file").read_text() == "x"
 
 

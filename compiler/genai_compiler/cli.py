@@ -141,7 +141,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.driver import Options, compile_package
     from genai_compiler.plan.text import plan_text
-    from genai_compiler.problem import CompileError, InternalError
+    from genai_compiler.problem import CompileError, InternalError, disk_problem
     from genai_compiler.summary import summary
 
     if arguments.version:
@@ -166,7 +166,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except OSError as failure:  # of the disk; a closed pipe is no matter of the package
         if isinstance(failure, BrokenPipeError):
             raise
-        _print_problems([_disk_problem(failure, arguments)], arguments.format)
+        _print_problems([disk_problem(failure, arguments.output or arguments.package)], arguments.format)
         return EXIT_INPUT
     except InternalError as bug:
         print(
@@ -193,14 +193,6 @@ def _run(arguments: argparse.Namespace) -> int:
         done = f"'{compiled.out}' is written, but this report" if compiled.out is not None else "the report"
         raise OSError(f"{done} can't be: {failure}") from failure
     return EXIT_DONE
-
-
-def _disk_problem(failure: OSError, arguments: argparse.Namespace) -> "Problem":
-    from genai_compiler.problem import Place, Problem
-
-    help = "see that the disk has room and that the folder may be written, or name another with -o"
-    where = Place(str(failure.filename or arguments.output or arguments.package))
-    return Problem("disk-failed", where, "", f"can't read or write: {failure.strerror or failure}", help)
 
 
 def _print_problems(problems: "Sequence[Problem]", form: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from genai_compiler.convert import convert_package, write_document
-from genai_compiler.problem import CompileError
+from genai_compiler.problem import CompileError, disk_problem
 
 EXIT_DONE, EXIT_INPUT = 0, 2
 
@@ -24,6 +24,9 @@ def convert(argv: Sequence[str]) -> int:
     except CompileError as refused:
         for each in refused.problems:
             print(each, file=sys.stderr)
+        return EXIT_INPUT
+    except OSError as failure:
+        print(disk_problem(failure, arguments.output or arguments.package), file=sys.stderr)
         return EXIT_INPUT
     for each in made.problems:
         print(each, file=sys.stderr)

@@ -89,6 +89,12 @@ class InternalError(Exception):
         super().__init__(f"internal error in {stage}: {what}")
 
 
+def disk_problem(failure: OSError, where: object) -> Problem:
+    """What the disk said, while what belongs at `where` was read or written."""
+    help = "see that the disk has room and that the folder may be written, or name another place with -o"
+    return Problem("disk-failed", Place(str(where)), "", f"can't read or write: {failure.strerror or failure}", help)
+
+
 def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Problems by place, then path, then code; duplicates dropped."""
     unique = dict.fromkeys(problems)

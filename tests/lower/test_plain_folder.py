@@ -4,6 +4,7 @@ Tokens come from the data of exporters' packages, whose metadata is taken away h
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main
 from genai_compiler.driver import Options
 from genai_compiler.problem import Problem, errors
+from genai_compiler.read.load import load_package
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tests.data import DATA, needs_data
@@ -347,3 +349,11 @@ def test_broken_json_is_told_with_its_line(tmp_path: Path) -> None:
     (folder / "config.json").write_text('{\n "vocab_size" 3}')
     told = refused(folder)
     assert {each.where.line for each in told.values()} == {2}
+
+
+def test_a_graph_named_in_a_folder_without_any_config_is_told_what_is_missing(tmp_path: Path) -> None:
+    """There is no file that could say which graphs there are, so none is said to."""
+    shutil.copy(PACKAGES / "og-llama" / "model.onnx", tmp_path)
+    with pytest.raises(CompileError) as refused:
+        load_package(tmp_path, graph=("model.onnx",))
+    assert "missing-file" in {each.code for each in refused.value.problems}

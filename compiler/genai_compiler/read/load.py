@@ -75,7 +75,7 @@ def _loaded(root: Path, complete: bool, graphs: tuple[str, ...]) -> Package:
     if file is None and not (root / CONFIG_NAME).exists() and is_plain_folder(root):
         places = Places(CONFIG)
         return _lowered(root, PLAIN, CONFIG, places, lower_plain(root, graphs))
-    if graphs:
+    if graphs and (file is not None or (root / CONFIG_NAME).exists()):
         named = file.name if file is not None else CONFIG_NAME
         what = f"--graph {graphs[0]} chooses among graphs that nothing declares; {named} says which graphs there are"
         raise CompileError([Problem("graph-declared", Place(named), "", what, "leave --graph out")])
