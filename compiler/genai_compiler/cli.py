@@ -11,13 +11,15 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from genai_compiler.problem_formats import FORMATS, as_json, as_sarif, separate
 
 if TYPE_CHECKING:
     from genai_compiler.problem import Problem
 
+MOST = 1 << 31
+"""Rows and tokens that --memory takes at most."""
 EXIT_DONE, EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 3
 MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): pip install 'genai-compile[{extra}]'"
 
@@ -78,10 +80,32 @@ def _arguments(
         parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
     if found.strict and not found.artifacts:
         parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
-    found.last = stages[-2] if found.check else found.stop_after or found.show or stages[-1]
+    _check_memory(parser, found)
+    only = found.check or (found.memory and found.output is None and not found.show and not found.stop_after)
+    found.last = stages[-2] if only else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
         parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
     return found
+
+
+def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    """What goes with --memory, and what without it has no effect."""
+    lengths = {"--batch": found.batch, "--prompt": found.prompt, "--context": found.context}
+    given = [name for name, value in lengths.items() if value is not None]
+    if given and not found.memory:
+        parser.error(f"{given[0]} says what --memory predicts for: give --memory as well")
+    if not found.memory:
+        return
+    if not found.artifacts or found.format == "sarif" or found.show or found.stop_after:
+        parser.error(
+            "--memory looks at the whole plan and its graphs: it can't go with --no-artifacts, --print, "
+            "--stop-after or --format sarif"
+        )
+    for name in given:
+        if not 1 <= lengths[name] <= MOST:
+            parser.error(f"{name} takes a number from 1 to {MOST}")
+    if found.prompt is not None and found.context is not None and found.prompt > found.context:
+        parser.error("--context counts the prompt as well: it can't be below --prompt")
 
 
 def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
@@ -132,6 +156,14 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="predict the memory of a process that runs it, in parts and at its peak (writes nothing without -o)",
+    )
+    parser.add_argument("--batch", type=int, metavar="N", help="with --memory: rows of a request (1)")
+    parser.add_argument("--prompt", type=int, metavar="N", help="with --memory: tokens of the prompt")
+    parser.add_argument("--context", type=int, metavar="N", help="with --memory: tokens of prompt and output together")
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
@@ -140,6 +172,8 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.driver import Options, compile_package
+    from genai_compiler.memory import MemoryAsk
+    from genai_compiler.memory_report import memory_data, memory_lines
     from genai_compiler.plan.text import plan_text
     from genai_compiler.problem import CompileError, InternalError, disk_problem
     from genai_compiler.summary import summary
@@ -158,7 +192,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     try:
         made = arguments.artifacts, None, arguments.hints, tuple(arguments.without), arguments.graph, arguments.strict
-        options = Options(arguments.bundle, arguments.force, arguments.last, *made)
+        ask = MemoryAsk(arguments.batch, arguments.prompt, arguments.context) if arguments.memory else None
+        options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)
@@ -180,12 +215,15 @@ def _run(arguments: argparse.Namespace) -> int:
         if progress is not None:
             print("\r\033[K", end="", file=progress, flush=True)
     try:
-        _print_problems(compiled.problems, arguments.format)
+        memory = memory_data(compiled.memory) if compiled.memory is not None else None
+        _print_problems(compiled.problems, arguments.format, memory)
         plans = not arguments.artifacts and not arguments.check and arguments.output is None and not arguments.show
         if plans and compiled.plan is not None and arguments.format == "text":
             print(plan_text(compiled.plan), end="")
         elif not arguments.quiet and not arguments.show and arguments.format == "text":
             print("\n".join(summary(compiled, arguments.package)))
+        if compiled.memory is not None and arguments.format == "text":
+            print("\n".join(memory_lines(compiled.memory)))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -195,12 +233,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _print_problems(problems: "Sequence[Problem]", form: str) -> None:
+def _print_problems(problems: "Sequence[Problem]", form: str, memory: dict[str, Any] | None = None) -> None:
     from genai_compiler.driver import compiler_version
     from genai_compiler.problem import errors
 
     if form != "text":
-        print(as_json(problems) if form == "json" else as_sarif(problems, compiler_version()))
+        print(as_json(problems, memory) if form == "json" else as_sarif(problems, compiler_version()))
         return
     faults, missing = separate(problems)
     for each in faults:

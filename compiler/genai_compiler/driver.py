@@ -26,12 +26,14 @@ from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
+from genai_compiler.memory import MemoryAsk, predicted
 from genai_compiler.passes import PASSES
 from genai_compiler.passes.left_out import check_left_out, left_out
 from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
@@ -60,7 +62,7 @@ class Options:
     artifacts: False plans the document where files are absent and writes no executor. hints: advice of the caller;
     hints_file: advice of the user, an `execution_hints.json` (standard, section 9). without: passes to leave out.
     graph: the graph (or graphs) to take of a folder that declares none, package-relative. strict: refuse what the
-    reference runtime would not load, too.
+    reference runtime would not load, too. memory: predict what a process needs that runs a request of these lengths.
     """
 
     bundle: bool = False
@@ -72,17 +74,19 @@ class Options:
     without: tuple[str, ...] = ()
     graph: str | Sequence[str] | None = None
     strict: bool = False
+    memory: MemoryAsk | None = None
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What compiling made: the folder (None when stopped early), the plan, warnings, notes."""
+    """What compiling made: the folder (None when stopped early), the plan, warnings, notes, memory if asked for."""
 
     out: Path | None
     plan: Plan | None
     executor: str
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
+    memory: MemoryPlan | None = None
 
 
 def compile_package(
@@ -107,8 +111,9 @@ def compile_package(
     plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2])
+    memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":
-        return Compiled(None, plan, "", problems, notes)
+        return Compiled(None, plan, "", problems, notes, memory)
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
     path = "package" if options.bundle else relative_path(loaded.root, target)
@@ -116,7 +121,7 @@ def compile_package(
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     write_folder(target, loaded, texts, facts, {**made_graphs(graphs), **files}, options.bundle)
-    return Compiled(target, plan, executor, problems, notes)
+    return Compiled(target, plan, executor, problems, notes, memory)
 
 
 def _judged(root: Path, options: Options) -> Package:

@@ -1,7 +1,7 @@
 """Problems for people and machines: text, JSON, and SARIF 2.1.0 that code hosts show beside the lines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -11,11 +11,14 @@ FORMATS = ("text", "json", "sarif")
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def as_json(problems: Sequence[Problem]) -> str:
-    """`problems`: what is wrong; `missing`: what is asked for and not offered here. Both refuse the package."""
+def as_json(problems: Sequence[Problem], memory: Mapping[str, Any] | None = None) -> str:
+    """`problems`: what is wrong; `missing`: what is asked for and not offered here. Both refuse the package.
+
+    memory: what is predicted of it, where that was asked for.
+    """
     faults, missing = separate(problems)
     lists = {"problems": [_as_data(each) for each in faults], "missing": [_as_missing(each) for each in missing]}
-    return json.dumps(lists, indent=2)
+    return json.dumps({**lists, **({"memory": memory} if memory is not None else {})}, indent=2)
 
 
 def separate(problems: Sequence[Problem]) -> tuple[tuple[Problem, ...], tuple[Missing, ...]]:

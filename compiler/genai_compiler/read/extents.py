@@ -29,7 +29,7 @@ def output_extents(model: ModelProto, inputs: Mapping[str, Extents | None]) -> M
     """
     if len(model.graph.node) > MAX_NODES or model.ByteSize() > MAX_BYTES or _declares_types(model):
         return {}
-    asked, symbols = _asked(model, inputs)
+    asked, symbols = asked_model(model, inputs)
     stands = in_onnx_terms(asked)
     try:
         inferred = shape_inference.infer_shapes(asked, data_prop=True)
@@ -51,7 +51,7 @@ def _alike(shapes: Sequence[Sequence[TensorShapeProto.Dimension]]) -> bool:
     return len(different) == 1 and bool(shapes[0]) and all(number or symbol for number, symbol in different.pop())
 
 
-def _asked(model: ModelProto, inputs: Mapping[str, Extents | None]) -> tuple[ModelProto, Mapping[str, Extent]]:
+def asked_model(model: ModelProto, inputs: Mapping[str, Extents | None]) -> tuple[ModelProto, Mapping[str, Extent]]:
     """The model with these input extents and no other claims; and what its symbols stand for."""
     asked = ModelProto()
     asked.CopyFrom(model)

@@ -1,0 +1,113 @@
+"""What a graph's weights and one run of it take, against arithmetic by hand on small graphs."""
+
+import numpy as np
+import pytest
+from genai_compiler.read.activations import workspace
+from genai_compiler.read.kernel_scratch import scratch
+from genai_compiler.read.packing import WINDOW, weight_memory
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+CONTRIB = "com.microsoft"
+
+
+def weight(name: str, *dims: int, external: bool = False, dtype: type = np.float32) -> TensorProto:
+    made = numpy_helper.from_array(np.zeros(dims, dtype), name)
+    if external:
+        made.ClearField("raw_data")
+        made.data_location = TensorProto.EXTERNAL
+        made.external_data.add(key="location", value="weights.bin")
+    return made
+
+
+def graph(nodes: list[NodeProto], weights: list[TensorProto], ids: str = "ids", out: str = "y") -> ModelProto:
+    given = [helper.make_tensor_value_info(ids, TensorProto.INT64, ["rows", "tokens"])]
+    made = [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(CONTRIB, 1)]
+    return helper.make_model(helper.make_graph(nodes, "g", given, made, weights), opset_imports=opsets)
+
+
+def layers() -> ModelProto:
+    """ids -> 4 numbers a token -> 8 numbers a token -> their positive parts."""
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["wide"]),
+        helper.make_node("Relu", ["wide"], ["y"]),
+    ]
+    return graph(nodes, [weight("table", 10, 4), weight("w", 4, 8)])
+
+
+def test_values_live_until_their_last_reader_and_relu_writes_over_its_operand() -> None:
+    found = workspace(layers(), {"ids": (3, 5)}, {}, {})
+    assert found.peak == 3 * 5 * (4 + 8) * 4
+    assert found.unknown == 0
+
+
+def test_an_output_in_a_buffer_of_the_callers_costs_nothing() -> None:
+    assert workspace(layers(), {"ids": (3, 5)}, {"y": (3, 5, 8)}, {}).peak == 3 * 5 * (4 + 8) * 4
+    assert workspace(layers(), {"ids": (3, 5)}, {"y": (3, 5, 8), "wide": (3, 5, 8)}, {}).peak == 3 * 5 * 4 * 4
+
+
+def test_an_operand_that_is_read_again_is_not_written_over() -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["h"]),
+        helper.make_node("Relu", ["h"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["flat"]),
+        helper.make_node("Reshape", ["flat", "back"], ["b"]),
+        helper.make_node("Add", ["b", "h"], ["y"]),
+    ]
+    shapes = [numpy_helper.from_array(np.array(each), name) for name, each in (("shape", [-1]), ("back", [2, 3, 4]))]
+    assert workspace(graph(nodes, [weight("table", 10, 4), *shapes]), {"ids": (2, 3)}, {}, {}).peak == 2 * 2 * 3 * 4 * 4
+
+
+def test_what_nothing_tells_the_size_of_is_counted_not_guessed() -> None:
+    nodes = [helper.make_node("Mystery", ["ids"], ["y"], domain="nobody")]
+    found = workspace(graph(nodes, []), {"ids": (3, 5)}, {}, {})
+    assert (found.peak, found.unknown) == (0, 1)
+
+
+def test_a_matrix_is_packed_in_panels_of_16_columns_once_a_reader() -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["a"]),
+        helper.make_node("MatMul", ["h", "w"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    found = weight_memory(graph(nodes, [weight("table", 10, 4), weight("w", 4, 18)]))
+    assert found.packed == 2 * 4 * 32 * 4
+    assert found.inside == 10 * 4 * 4
+    assert found.source == 4 * 18 * 4
+    assert found.loaded == found.packed + found.inside
+
+
+@pytest.mark.parametrize(("level", "packed"), [(1, 32 * 2 * 16), (4, 32 * 2 * 16 + 4 * 2 * (32 + 32))])
+def test_quants_are_packed_with_scales_and_sums_where_products_are_integers(level: int, packed: int) -> None:
+    """N = 32, K = 64, blocks of 32 numbers of four bits: two blocks a column."""
+    kind = {"N": 32, "K": 64, "bits": 4, "block_size": 32, "accuracy_level": level}
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["h"]),
+        helper.make_node("MatMulNBits", ["h", "quants", "scale"], ["y"], domain=CONTRIB, **kind),
+    ]
+    quants, scale = weight("quants", 32, 2, 16, external=True, dtype=np.uint8), weight("scale", 64, external=True)
+    found = weight_memory(graph(nodes, [weight("table", 10, 64), quants, scale]))
+    assert found.packed == packed
+    assert found.mapped == 64 * 4
+    assert found.early == (64 * 4 if level == 4 else 0)
+
+
+def test_of_a_table_in_a_file_only_the_pages_around_read_rows_are_in_memory() -> None:
+    table = weight("table", 100 * WINDOW // 16, 4, external=True)
+    found = weight_memory(graph([helper.make_node("Gather", ["table", "ids"], ["y"])], [table]))
+    assert found.loaded == 0
+    assert found.gathered(1, 1) == WINDOW
+    assert WINDOW < found.gathered(2, 1) <= 2 * WINDOW
+    assert found.gathered(1_000_000, 1) == 100 * WINDOW
+
+
+def test_grouped_attention_has_scores_as_wide_as_the_buffer() -> None:
+    """2 rows, 6 heads, 5 new tokens, a buffer of 40; query, key and value lie together, 10 heads of 8, kept twice."""
+    node = helper.make_node(
+        "GroupQueryAttention", ["qkv", "", "", "pk", "pv", "n", "t"], ["o", "k", "v"], domain=CONTRIB, num_heads=6
+    )
+    shapes = {"qkv": (2, 5, 80), "pk": (2, 2, 40, 8), "pv": (2, 2, 40, 8)}
+    assert scratch(node, shapes) == 4 * (2 * 6 * 5 * 40 + 2 * 2 * 5 * 80)
+    assert scratch(node, {"qkv": (2, 5, None)}) == 0

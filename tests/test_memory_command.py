@@ -1,0 +1,68 @@
+"""genai-compile --memory as a command: what it prints, and that it writes only what was asked for."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from genai_compiler.cli import main
+
+from tests.conftest import FIXTURES
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package alone in a folder."""
+    return shutil.copytree(FIXTURES / "tiny-gqa-v1", tmp_path / "package")
+
+
+def test_it_prints_a_table_and_writes_nothing(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(package), "--memory", "--batch", "2", "--prompt", "8", "--context", "16"]) == 0
+    out = capsys.readouterr().out
+    assert "batch 2, prompt 8, context 16 tokens" in out
+    assert "one more token of one row costs 512 bytes of state" in out
+    assert out.count("<- the peak") == 1
+    assert [each.name for each in package.parent.iterdir()] == ["package"]
+
+
+def test_with_an_output_folder_it_compiles_as_well(package: Path, tmp_path: Path) -> None:
+    assert main([str(package), "--memory", "-q", "-o", str(tmp_path / "made")]) == 0
+    assert (tmp_path / "made" / "executor.py").exists()
+
+
+def test_as_data_it_is_one_object(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(package), "--memory", "--prompt", "8", "--context", "16", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["problems"] == []
+    memory = found["memory"]
+    assert memory["bytes_per_token"] == 512
+    assert memory["peak"] == max(each["bytes"] for each in memory["phases"])
+    assert sum(each["bytes"] for each in memory["terms"]) == memory["phases"][-1]["bytes"]
+
+
+def test_problems_come_instead(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (package / "model.onnx").unlink()
+    assert main([str(package), "--memory", "--format", "json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert [each["code"] for each in found["problems"]] == ["missing-file"]
+    assert "memory" not in found
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--batch", "2"], "--batch says what --memory predicts for"),
+        (["--memory", "--prompt", "0"], "--prompt takes a number from 1"),
+        (["--memory", "--batch", str(1 << 40)], "--batch takes a number from 1"),
+        (["--memory", "--prompt", "9", "--context", "8"], "--context counts the prompt as well"),
+        (["--memory", "--no-artifacts"], "it can't go with --no-artifacts"),
+        (["--memory", "--format", "sarif"], "it can't go with"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(
+    package: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([str(package), *options])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err

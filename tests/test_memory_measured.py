@@ -1,0 +1,79 @@
+"""The memory that --memory predicts for SmolLM2 against what a process has: unique set size, watched while it runs.
+
+Folders are bundled, so that no other process maps their weights; one more process keeps the libraries in use, so that
+their pages are shared whatever else the machine does.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from genai_compiler.driver import Compiled, Options, compile_package
+from genai_compiler.memory import MemoryAsk
+
+from tests.data import ROOT
+
+BUILT = ROOT / "build" / "smollm2"
+FORMS = ("v1", "workflow", "float")
+WITHIN = 0.10
+NEW = 2
+_ABSENT = [form for form in FORMS if not (BUILT / form).is_dir()]
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(bool(_ABSENT), reason=f"not built: {', '.join(_ABSENT)} (python -m tools.smollm2)"),
+    pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="this system does not tell unique memory"),
+]
+REQUESTS = [(1, 8, NEW), (1, 512, NEW), (1, 1024, NEW), (4, 256, NEW), (1, 32, 600)]
+"""(rows, prompt, new tokens)."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A process that has the same libraries, and every kernel, in use."""
+    out = tmp_path_factory.mktemp("libraries") / "made"
+    compile_package(BUILT / "v1", out)
+    command = [sys.executable, "-m", "tools.measure_memory", str(out), "--prompt", "64", "--wait"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as kept:
+        assert kept.stdout is not None
+        assert kept.stdout.readline()
+        yield
+        assert kept.stdin is not None
+        kept.stdin.close()
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    out = tmp_path_factory.mktemp(request.param) / "made"
+    compile_package(BUILT / request.param, out, Options(bundle=True))
+    return request.param, out
+
+
+def predicted(form: str, rows: int, prompt: int, new: int) -> Compiled:
+    ask = MemoryAsk(rows, prompt, prompt + new)
+    return compile_package(BUILT / form, options=Options(stop_after="mark_last_reads", memory=ask))
+
+
+@pytest.mark.parametrize(("rows", "prompt", "new"), REQUESTS)
+def test_the_predicted_peak_is_the_measured_one(made: tuple[str, Path], rows: int, prompt: int, new: int) -> None:
+    form, folder = made
+    rows = 1 if form == "workflow" else rows  # several prompts of a workflow are requests of their own, one by one
+    memory = predicted(form, rows, prompt, new).memory
+    assert memory is not None
+    command = [sys.executable, "-m", "tools.measure_memory", str(folder), "--batch", str(rows)]
+    command += ["--prompt", str(prompt), "--new", str(new)]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout)
+    said = {**dict(memory.phases), "peak": memory.peak}
+    print(
+        form,
+        rows,
+        prompt,
+        new,
+        *({name: round(size / 1e6, 1) for name, size in each.items()} for each in (found, said)),
+    )
+    assert said["loaded"] == pytest.approx(found["loaded"], rel=WITHIN)
+    running = max(size for name, size in memory.phases if name not in ("while loading", "loaded"))
+    assert running == pytest.approx(found["running"], rel=WITHIN)
+    assert memory.peak == pytest.approx(found["peak"], rel=WITHIN)
