@@ -51,8 +51,8 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, out
 
 
-def predicted(form: str, rows: int, prompt: int, new: int) -> Compiled:
-    ask = MemoryAsk(rows, prompt, prompt + new)
+def predicted(form: str, rows: int, prompt: int, new: int, chunk: int | None = None) -> Compiled:
+    ask = MemoryAsk(rows, prompt, prompt + new, chunk)
     return compile_package(BUILT / form, options=Options(stop_after="mark_last_reads", memory=ask))
 
 
@@ -77,3 +77,20 @@ def test_the_predicted_peak_is_the_measured_one(made: tuple[str, Path], rows: in
     running = max(size for name, size in memory.phases if name not in ("while loading", "loaded"))
     assert running == pytest.approx(found["running"], rel=WITHIN)
     assert memory.peak == pytest.approx(found["peak"], rel=WITHIN)
+
+
+def test_a_long_prompt_in_chunks_takes_the_memory_of_a_chunk(made: tuple[str, Path]) -> None:
+    """Of decoders that the runtime drives; a workflow's prompt goes in as its document says."""
+    form, folder = made
+    if form != "v1":
+        return
+    found = dict[int, dict[str, int]]()
+    for chunk in (64, 1024):
+        command = [sys.executable, "-m", "tools.measure_memory", str(folder), "--prompt", "1024", "--new", "2"]
+        command += ["--prefill-chunk", str(chunk)]
+        found[chunk] = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout)
+        memory = predicted(form, 1, 1024, 2, chunk).memory
+        assert memory is not None
+        print("chunk", chunk, round(found[chunk]["peak"] / 1e6, 1), round(memory.peak / 1e6, 1))
+        assert memory.peak == pytest.approx(found[chunk]["peak"], rel=WITHIN)
+    assert found[64]["peak"] < found[1024]["peak"]

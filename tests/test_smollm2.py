@@ -106,3 +106,14 @@ def test_more_tokens_than_a_buffer_starts_with(models: Models) -> None:
     prompt = models("v1").tokenizer.encode(PROMPTS[0])
     generation = models("v1").generate(prompt, max_new_tokens=540, temperature=0, stop_on_eos=False)
     assert generation.tokens == greedy(session, prompt, 540)
+
+
+@pytest.mark.parametrize("size", [16, 100])
+def test_a_long_prompt_in_chunks_is_the_same_prompt(models: Models, size: int, tmp_path: Path) -> None:
+    """Some 400 tokens of the prompts one after another."""
+    compile_package(BUILT / "v1", out=tmp_path / "made")
+    prompt = models("v1").tokenizer.encode(" ".join(PROMPTS))
+    wanted = greedy(open_session(BUILT / "v1" / "model.onnx"), prompt, 24)
+    with genai_runtime.load(tmp_path / "made", prefill_chunk=size) as model:
+        made = model.generate(prompt, max_new_tokens=24, temperature=0, stop_on_eos=False)
+        assert made.tokens == wanted

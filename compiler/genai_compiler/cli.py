@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from genai_compiler.problem_formats import FORMATS, as_json, as_sarif, separate
 
 if TYPE_CHECKING:
+    from genai_compiler.memory import MemoryAsk
     from genai_compiler.problem import Problem
 
 MOST = 1 << 31
@@ -88,9 +89,16 @@ def _arguments(
     return found
 
 
+def _lengths(found: argparse.Namespace) -> "MemoryAsk":
+    from genai_compiler.memory import MemoryAsk
+
+    return MemoryAsk(found.batch, found.prompt, found.context, found.prefill_chunk)
+
+
 def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
     """What goes with --memory, and what without it has no effect."""
     lengths = {"--batch": found.batch, "--prompt": found.prompt, "--context": found.context}
+    lengths["--prefill-chunk"] = found.prefill_chunk
     given = [name for name, value in lengths.items() if value is not None]
     if given and not found.memory:
         parser.error(f"{given[0]} says what --memory predicts for: give --memory as well")
@@ -164,6 +172,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, metavar="N", help="with --memory: rows of a request (1)")
     parser.add_argument("--prompt", type=int, metavar="N", help="with --memory: tokens of the prompt")
     parser.add_argument("--context", type=int, metavar="N", help="with --memory: tokens of prompt and output together")
+    parser.add_argument("--prefill-chunk", type=int, metavar="N", help="with --memory: tokens of the prompt in one run")
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
@@ -172,7 +181,6 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.driver import Options, compile_package
-    from genai_compiler.memory import MemoryAsk
     from genai_compiler.memory_report import memory_data, memory_lines
     from genai_compiler.plan.text import plan_text
     from genai_compiler.problem import CompileError, InternalError, disk_problem
@@ -192,7 +200,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     try:
         made = arguments.artifacts, None, arguments.hints, tuple(arguments.without), arguments.graph, arguments.strict
-        ask = MemoryAsk(arguments.batch, arguments.prompt, arguments.context) if arguments.memory else None
+        ask = _lengths(arguments) if arguments.memory else None
         options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:

@@ -33,8 +33,8 @@ from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Plan
-from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.link_stages import link_stages
+from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views

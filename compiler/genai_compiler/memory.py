@@ -17,11 +17,15 @@ PROMPT, CONTEXT = 512, 2048
 
 @dataclass(frozen=True)
 class MemoryAsk:
-    """Rows of a request, tokens of its prompt, tokens of prompt and output; None: see `lengths_of`."""
+    """Rows of a request, tokens of its prompt, tokens of prompt and output; None: see `lengths_of`.
+
+    chunk: tokens of the prompt that one run takes, None: all of them.
+    """
 
     batch: int | None = None
     prompt: int | None = None
     context: int | None = None
+    chunk: int | None = None
 
 
 def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
@@ -38,7 +42,7 @@ def lengths_of(package: Package, ask: MemoryAsk) -> Lengths:
     """What was asked for, else one row, and the package's own context length with a prompt of a part of it."""
     limit = _limit(package)
     prompt = ask.prompt or min(PROMPT, ask.context or limit, max(limit // 2, 1))
-    return Lengths(ask.batch or 1, prompt, ask.context or max(limit, prompt))
+    return Lengths(ask.batch or 1, prompt, ask.context or max(limit, prompt), ask.chunk or 0)
 
 
 def _limit(package: Package) -> int:

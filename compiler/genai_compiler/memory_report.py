@@ -9,7 +9,9 @@ from genai_compiler.plan.memory import MEGABYTE, MemoryPlan
 def memory_lines(found: MemoryPlan) -> Iterator[str]:
     """A table: each term and where it comes from, then what the process has at each time."""
     lengths = found.lengths
-    yield f"memory of a process: batch {lengths.batch}, prompt {lengths.prompt}, context {lengths.context} tokens"
+    runs = f" in runs of {lengths.at_once}" if lengths.at_once < lengths.prompt else ""
+    asked = f"batch {lengths.batch}, prompt {lengths.prompt}{runs}, context {lengths.context} tokens"
+    yield f"memory of a process: {asked}"
     yield f"  one more token of one row costs {found.per_token} bytes of state"
     width = max(len(each.name) for each in found.terms)
     for each in found.terms:
@@ -30,6 +32,7 @@ def memory_data(found: MemoryPlan) -> dict[str, Any]:
         "batch": lengths.batch,
         "prompt": lengths.prompt,
         "context": lengths.context,
+        "prefill_chunk": lengths.at_once,
         "bytes_per_token": found.per_token,
         "terms": [
             {"name": each.name, "bytes": each.bytes, "source": each.source, "estimated": each.estimated}

@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from genai_runtime.opening import load
 
         timed = arguments.profile is not None
-        with load(arguments.folder, arguments.provider, arguments.threads, arguments.verify, timed) as model:
+        where = arguments.folder, arguments.provider, arguments.threads, arguments.verify
+        with load(*where, timed, arguments.prefill_chunk) as model:
             code = _timed(model, arguments) if timed else _serve(model, arguments)
             sys.stdout.flush()
             return code

@@ -90,6 +90,7 @@ class Decoder:
         self.spec = spec
         self.session, self.timings = sessions.session(spec.component), sessions.timings
         self.prompt_session = sessions.session(spec.prompt_component) if spec.prompt_component else self.session
+        self._chunk = sessions.prefill_chunk
         self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
 
     def start(
@@ -124,6 +125,7 @@ class Decoder:
         decoding.media, decoding.later = media or {}, later or {}
         if positions is not None:
             decoding.take_positions(to_array(positions))
+        decoding.in_chunks(self._chunk)
         return decoding
 
     def kind(self, request: Request, rows: int) -> "Kind":
@@ -156,6 +158,9 @@ class Decoding:
     """
 
     filled: int
+    chunk: int = 0
+    """Tokens that a run of the prompt takes at most; 0: all at once."""
+    takes_chunks = False
 
     def __init__(
         self, decoder: Decoder, ids: Array, lengths: Array, limit: int, context: int, extras: Mapping[str, Value]
@@ -269,6 +274,44 @@ class Decoding:
         """By port: of one token a row, the first position is the last."""
         port = self.spec.last_position
         return {port: np.zeros((self.rows, 1, 1), dtype=np.int64)} if port else {}
+
+    def in_chunks(self, size: int) -> None:
+        """Let runs of the prompt take at most so many tokens (0: all), where nothing goes in beside them.
+
+        Of one row only: behind a past, GroupQueryAttention takes several tokens of no more than one.
+        """
+        spec = self.spec
+        own = bool(spec.prompt_component) or spec.window is not None or spec.pages is not None
+        plain = not own and self.front is None and not self.media and self.places is None and not spec.one_token
+        alone = self.rows == 1 and int(self.lengths[0]) == self.width and not any(slot.once for slot in spec.slots)
+        if self.takes_chunks and plain and alone and 0 < size < self.width:
+            self.chunk = self.first = size
+            self.lengths = np.minimum(self.lengths, size)
+
+    def feed_chunks(self) -> None:
+        """Run what of the prompt is behind its first chunk; `logits` then holds each row's last position."""
+        if not self.chunk:
+            return
+        for start in range(self.first, self.width, self.chunk):
+            end = min(start + self.chunk, self.width)
+            self.lengths[:] = end - start
+            self.run_chunk(self._chunk_feeds(start, end))
+        self.first, self.lengths[:] = self.width, self.width
+
+    def run_chunk(self, feeds: dict[str, Array]) -> None:
+        """One run of several tokens behind those in the state; `logits` then holds what follows them."""
+        raise NotImplementedError
+
+    def _chunk_feeds(self, start: int, end: int) -> dict[str, Array]:
+        spec, each = self.spec, np.full(self.rows, 1, dtype=np.int64)
+        feeds = {spec.tokens: np.ascontiguousarray(self.ids[:, start:end])}
+        if spec.mask is not None:
+            feeds[spec.mask.port] = np.ones((self.rows, end), dtype=NUMPY[spec.mask.dtype])
+        if spec.positions is not None:
+            feeds[spec.positions[0]] = self._positions_of(np.tile(np.arange(start, end), (self.rows, 1)))
+        if spec.last_position:
+            feeds[spec.last_position] = np.full((self.rows, 1, 1), end - start - 1, dtype=np.int64)
+        return feeds | self.counts_of(start * each, end * each, self.room.first if spec.shared else 0)
 
     def feed_rest(self) -> None:
         """Run the tokens of the prompt behind the first `first`, one by one; rows are equally long."""

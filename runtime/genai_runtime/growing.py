@@ -5,7 +5,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.decoding import Decoding, Mask
 from genai_runtime.state import empty_state
-from genai_runtime.values import NUMPY, view
+from genai_runtime.values import NUMPY, Array, view
 
 MASK_ROOM = 256
 """Columns by which the mask buffer grows."""
@@ -17,6 +17,8 @@ class GrowingDecoding(Decoding):
     State of one size starts as zeros, and what a run gives is what the next one takes; or what the first run gives is.
     """
 
+    takes_chunks = True
+
     def prompt(self) -> None:
         spec = self.spec
         self._run = binding.run_with_values(self.first_session, spec.origin)
@@ -27,10 +29,11 @@ class GrowingDecoding(Decoding):
         self._feeds.update(zip(self._pasts, empty_state(spec.slots, self.rows), strict=True))
         feeds = self._feeds
         self._feeds = self.known_to(self.first_session, feeds)
-        self._positions, self.filled = self.first_positions(), self.first
         self._take()
         self._feeds = {**feeds, **self._feeds}
         self._run = binding.run_with_values(self.session, spec.origin)
+        self.feed_chunks()
+        self._positions, self.filled = self.first_positions(), self.first
         self._feeds.update(self.own(self.later))
         kept = [slot for slot in spec.slots if not slot.once]
         self._outputs, self._pasts = [spec.logits, *(slot.present for slot in kept)], [slot.past for slot in kept]
@@ -46,6 +49,10 @@ class GrowingDecoding(Decoding):
         self._counted = self.counts_of(self.lengths, self.lengths + 1)
         self._feeds.update((port, view(array)) for port, array in (self._only | self._counted).items())
         self.feed_rest()
+
+    def run_chunk(self, feeds: dict[str, Array]) -> None:
+        self._feeds.update((port, view(array)) for port, array in feeds.items())
+        self._take()
 
     def advance(self) -> None:
         if self.spec.mask is not None:

@@ -16,6 +16,8 @@ NEVER = 1 << 62
 class InPlaceDecoding(Decoding):
     """A request whose attention operators take the valid length from the mask and write at it (GroupQueryAttention)."""
 
+    takes_chunks = True
+
     def prompt(self) -> None:
         self.state = shared_state(self.spec.slots, self.rows, self.room.first)
         bound = binding.new_bindings(self.first_session)
@@ -33,10 +35,24 @@ class InPlaceDecoding(Decoding):
             raise self.failed(failure) from failure
         self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
         self._run = binding.run_bound(self.session, self.spec.origin)
+        self.feed_chunks()
         self._positions, self.filled = self.first_positions(), int(self.lengths.max())
         self._each: Array = np.arange(self.rows)
         self._bind_step()
         self.feed_rest()
+
+    def run_chunk(self, feeds: dict[str, Array]) -> None:
+        bound = binding.new_bindings(self.session)
+        for port, array in feeds.items():
+            bound.bind_ortvalue_input(port, view(array))
+        self._bind_state(bound, self.own(self.media))
+        bound.bind_output(self.spec.logits, binding.CPU)
+        self.passes += 1
+        try:
+            self._run(bound, None)
+        except binding.RUN_FAILURES as failure:
+            raise self.failed(failure) from failure
+        self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
 
     def _bind_state(self, bound: binding.Bindings, beside: Mapping[str, Value]) -> None:
         for slot, buffer in zip(self.spec.slots, self.state, strict=True):

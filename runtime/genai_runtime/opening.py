@@ -31,19 +31,23 @@ def load(
     threads: int | None = None,
     verify: bool = False,
     timings: bool = False,
+    prefill_chunk: int | None = None,
 ) -> Model:
     """Load a compiled folder.
 
     providers: execution providers in order, any spelling; strict: one that can't be used is an error. None: what the
     package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads, default: the
     cores this process may use. verify: check large files by content too. timings: note where time goes, in
-    `model.timings`. The folder's executor.py is code and is executed: load only what you trust as you would trust a
-    Python package.
+    `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
+    drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you trust as
+    you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, unreadable-file,
+    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, unreadable-file,
     bad-path.
     """
     binding.require()
+    if prefill_chunk is not None and prefill_chunk < 1:
+        raise LoadError("bad-chunk", f"prefill_chunk must be at least 1, got {prefill_chunk}")
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
@@ -58,7 +62,7 @@ def load(
             logging.getLogger("genai_runtime").warning("%s", each)
     lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
     noted = _timings() if timings else None
-    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted)
+    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted, prefill_chunk or 0)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)

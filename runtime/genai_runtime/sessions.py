@@ -58,13 +58,14 @@ class Sessions:
         lora: "LoraService | None" = None,
         tables: Mapping[str, Table] | None = None,
         timings: "Timings | None" = None,
+        prefill_chunk: int = 0,
     ) -> None:
         """own: settings that hints gave single components; one that can't be opened with them gets the common ones.
 
-        timings: notes every run.
+        timings: notes every run. prefill_chunk: tokens that one run of a decoder's prompt takes at most, 0: all.
         """
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
-        self._tables, self.timings = tables or {}, timings
+        self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:

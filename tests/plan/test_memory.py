@@ -106,3 +106,17 @@ def test_measuring_does_not_write_into_the_package(tmp_path: Path) -> None:
     before = sorted(each.name for each in FIXTURES.iterdir())
     memory_of("tiny-gqa-v1", 1, 8, 16)
     assert sorted(each.name for each in FIXTURES.iterdir()) == before
+
+
+def test_a_prompt_in_chunks_takes_the_workspace_of_a_chunk() -> None:
+    """The rest of the prompt is then in the state; the scores of attention are as many as a run has new tokens."""
+
+    def of(chunk: int | None) -> MemoryPlan:
+        ask = MemoryAsk(1, 60, 64, chunk)
+        found = compile_package(FIXTURES / "tiny-gqa-v1", options=Options(stop_after=LAST, memory=ask)).memory
+        assert found is not None
+        return found
+
+    whole, chunked = of(None), of(6)
+    assert term(chunked, "workspace") <= term(whole, "workspace") / 8
+    assert term(chunked, "state") == term(whole, "state")

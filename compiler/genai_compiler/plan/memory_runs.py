@@ -37,11 +37,20 @@ FIRST_ROOM = 512
 
 @dataclass(frozen=True)
 class Lengths:
-    """Rows of a request, tokens of its prompt, and tokens of prompt and output together."""
+    """Rows of a request, tokens of its prompt, tokens of prompt and output together.
+
+    chunk: tokens of the prompt that one run of a decoder takes, 0: all.
+    """
 
     batch: int
     prompt: int
     context: int
+    chunk: int = 0
+
+    @property
+    def at_once(self) -> int:
+        """Tokens of the prompt that one run of a decoder takes; several rows go in as a whole."""
+        return min(self.chunk, self.prompt) if self.chunk and self.batch == 1 else self.prompt
 
     @property
     def first_room(self) -> int:
@@ -128,7 +137,7 @@ class _Runs:
         if facts is None or op.component not in self._models:
             return
         prompt = op.phase == "prompt" and not facts.one_token
-        new = lengths.prompt if prompt else 1
+        new = lengths.at_once if prompt else 1
         groups = [each for each in self._plan.groups if each.component == op.component]
         given = {port: self._of(value) for port, value in (*op.extras, *op.media)}
         bound = dict[str, Extents]()
@@ -155,7 +164,10 @@ class _Runs:
             given.update((taken, _closed(made.get(port), None, lengths)) for port, taken in streams)
         else:
             given[facts.tokens] = (lengths.batch, new)
-        self._run(op.component, "before" if op.phase == "prompt" else phase, given, bound, pasts)
+        runs = (
+            facts.prompt_component if op.phase == "prompt" and facts.prompt_component in self._models else op.component
+        )
+        self._run(runs, "before" if op.phase == "prompt" else phase, given, bound, pasts)
 
     def _run(
         self, component: str, phase: str, given: Mapping[str, Extents], bound: Mapping[str, Extents], pasts: int = 0
@@ -213,7 +225,7 @@ def _room(group: StateGroup, lengths: Lengths, prompt: bool) -> int:
     """Entries on the growing axis of what a run takes as past."""
     if group.storage == "shared-buffer":
         return group.capacity or (lengths.first_room if prompt else lengths.context)
-    return 0 if prompt else lengths.context - 1
+    return lengths.prompt - lengths.at_once if prompt else lengths.context - 1
 
 
 def slot_extents(slot: Slot, rows: int, length: int) -> Extents:

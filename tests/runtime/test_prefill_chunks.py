@@ -1,0 +1,61 @@
+"""A prompt in several runs of its decoder: the tokens of the prompt in one run, and as many runs as were asked for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import genai_runtime
+import pytest
+from genai_runtime.growing import GrowingDecoding
+from genai_runtime.in_place import InPlaceDecoding
+from genai_runtime.values import Array
+
+from tests.conftest import Traced
+
+CASES = {"tiny-gqa-v1": InPlaceDecoding, "tiny-concat-v1": GrowingDecoding}
+PROMPT = [1, 9, 14, 3, 60, 22, 7, 31, 5, 44, 18]
+Compiled = Callable[[str], tuple[Path, Traced]]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens of each run of a prompt behind the first."""
+    seen = list[int]()
+    for kind in CASES.values():
+
+        def counted(self: InPlaceDecoding, feeds: dict[str, Array], run: Callable[..., None] = kind.run_chunk) -> None:
+            seen.append(feeds["input_ids"].shape[1])
+            run(self, feeds)
+
+        monkeypatch.setattr(kind, "run_chunk", counted)
+    return seen
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("size", [1, 4, 5, 10, 11, 100])
+def test_the_tokens_are_those_of_the_whole_prompt(compiled: Compiled, runs: list[int], case: str, size: int) -> None:
+    folder, _ = compiled(case)
+    with genai_runtime.load(folder) as whole, genai_runtime.load(folder, prefill_chunk=size) as chunked:
+        wanted = whole.generate(PROMPT, max_new_tokens=20, stop_on_eos=False).tokens
+        assert runs == []
+        assert chunked.generate(PROMPT, max_new_tokens=20, stop_on_eos=False).tokens == wanted
+    rest = max(len(PROMPT) - size, 0)
+    assert sum(runs) == rest
+    assert len(runs) == -(-rest // size)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("second", [PROMPT[::-1], PROMPT[:5]])
+def test_several_rows_go_in_as_a_whole(compiled: Compiled, runs: list[int], case: str, second: list[int]) -> None:
+    folder, _ = compiled(case)
+    batch = [PROMPT, second]
+    with genai_runtime.load(folder) as whole, genai_runtime.load(folder, prefill_chunk=4) as chunked:
+        wanted = [row.tokens for row in whole.generate(batch=batch, max_new_tokens=9, stop_on_eos=False).rows]
+        made = chunked.generate(batch=batch, max_new_tokens=9, stop_on_eos=False)
+        assert [row.tokens for row in made.rows] == wanted
+    assert runs == []
+
+
+def test_a_chunk_has_a_token_at_least(compiled: Compiled) -> None:
+    with pytest.raises(genai_runtime.LoadError, match="prefill_chunk") as refused:
+        genai_runtime.load(compiled("tiny-gqa-v1")[0], prefill_chunk=0)
+    assert refused.value.code == "bad-chunk"
