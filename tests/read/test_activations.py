@@ -111,3 +111,16 @@ def test_grouped_attention_has_scores_as_wide_as_the_buffer() -> None:
     shapes = {"qkv": (2, 5, 80), "pk": (2, 2, 40, 8), "pv": (2, 2, 40, 8)}
     assert scratch(node, shapes) == 4 * (2 * 6 * 5 * 40 + 2 * 2 * 5 * 80)
     assert scratch(node, {"qkv": (2, 5, None)}) == 0
+
+
+def test_senseless_attributes_make_no_failure() -> None:
+    """Such a graph is refused when it is opened; a prediction only must not fall over it."""
+    nodes = [
+        helper.make_node("GatherBlockQuantized", ["table", "ids", "scale"], ["h"], domain=CONTRIB, bits=0),
+        helper.make_node("MatMulNBits", ["h", "q", "scale"], ["y"], domain=CONTRIB, N=0, K=-4, block_size=0, bits=-1),
+        helper.make_node("GroupQueryAttention", ["y", "", "", "p", "p"], [], domain=CONTRIB),
+    ]
+    weights = [weight("table", 10, 4, dtype=np.uint8), weight("scale", 10), weight("q", 2, 2, dtype=np.uint8)]
+    made = graph(nodes, weights)
+    assert weight_memory(made).inside >= 40
+    assert workspace(made, {"ids": (3, 5), "p": (1, 2, 3, 4)}, {}, {}).peak >= 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 
 from genai_compiler.plan.dtypes import SIZE
 from genai_compiler.plan.ir import (
@@ -174,7 +174,7 @@ class _Runs:
     ) -> Mapping[str, tuple[int | None, ...]]:
         """Note a run. pasts: bytes that the run before it made and this one takes, in the session's own memory."""
         model = self._models[component]
-        ports = {each.name: given[each.name] for each in model.graph.input if each.name in given}
+        ports = {each.name: given[each.name] for each in model.graph.input if _fits(each, given.get(each.name))}
         new = self._lengths.prompt if phase == "before" else 1
         found = workspace(model, ports, bound, _presents(model, given, new, self._lengths.context))
         made = {each.name: found.shapes[each.name] for each in model.graph.output if each.name in found.shapes}
@@ -184,6 +184,12 @@ class _Runs:
     def _of(self, value: str) -> Extents:
         known = self.values.get(value)
         return known if known is not None else _closed(None, self._plan.types.get(value), self._lengths)
+
+
+def _fits(port: ValueInfoProto, extents: Extents | None) -> bool:
+    """Whether there are extents for a port, as many as it has axes where the graph says how many."""
+    kind = port.type.tensor_type
+    return extents is not None and (not kind.HasField("shape") or len(kind.shape.dim) == len(extents))
 
 
 def _presents(model: ModelProto, given: Mapping[str, Extents], new: int, context: int) -> dict[str, Extents]:

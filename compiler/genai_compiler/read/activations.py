@@ -15,7 +15,7 @@ from genai_compiler.read.extents import asked_model
 from genai_compiler.read.folded import fold_extents
 from genai_compiler.read.kernel_scratch import scratch
 from genai_compiler.read.like_extents import in_onnx_terms
-from genai_compiler.read.nodes import CONTRIB, graphs_of, input_at, integer, nested_graphs, operator_of
+from genai_compiler.read.nodes import CONTRIB, graphs_of, input_at, integer, nested_graphs, operator_of, output_at
 
 Extents = tuple[int, ...]
 Shapes = dict[str, tuple[int | None, ...]]
@@ -194,11 +194,11 @@ def _say_widths(model: ModelProto, given: Mapping[str, Extents]) -> None:
         table, past = dims.get(input_at(node, 0), ()), given.get(input_at(node, 3), ())
         if kind == (CONTRIB, "GatherBlockQuantized") and len(table) == 2 and integer(node, "gather_axis", 0) == 0:
             tables[name] = (table[0], table[1] * _packed(model, node))
-            nodes.append(helper.make_node("Gather", [name, input_at(node, 1)], [node.output[0]]))
+            nodes.append(helper.make_node("Gather", [name, input_at(node, 1)], [output_at(node, 0)]))
         elif kind == (CONTRIB, "GroupQueryAttention") and len(past) == 4 and not input_at(node, 1):
             heads, groups = integer(node, "num_heads", 0), integer(node, "kv_num_heads", 0)
             tables[name] = ((heads + 2 * groups) * past[3], heads * past[3])
-            nodes.append(helper.make_node("MatMul", [input_at(node, 0), name], [node.output[0]]))
+            nodes.append(helper.make_node("MatMul", [input_at(node, 0), name], [output_at(node, 0)]))
         else:
             nodes.append(node)
     ordered = [NodeProto.FromString(each.SerializeToString()) for each in nodes]
@@ -212,4 +212,4 @@ def _say_widths(model: ModelProto, given: Mapping[str, Extents]) -> None:
 def _packed(model: ModelProto, node: NodeProto) -> int:
     """Numbers in one element of the table: bytes hold several, types of four bits one."""
     table = next(each for each in model.graph.initializer if each.name == input_at(node, 0))
-    return 8 // integer(node, "bits", 4) if table.data_type == TensorProto.UINT8 else 1
+    return 8 // max(integer(node, "bits", 4), 1) if table.data_type == TensorProto.UINT8 else 1
