@@ -125,7 +125,11 @@ def _capabilities() -> Iterator[str]:
         yield f"| `{name}` | {how} | {offered} |\n"
     adapters = ", ".join(f"`{each}`" for each in sorted(PROVIDED))
     yield f"\nAdapters that the runtime brings: {adapters}.\n"
-    yield "Others come through the entry-point group `genai_runtime.adapters`.\n"
+    yield (
+        "Others come through the entry-point group `genai_runtime.adapters`: a callable that takes the contract's "
+        "parameters and gives the call (arrays by role, read only, in; arrays by role out, of the dtypes and ranks "
+        "that the ports declare).\n"
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from genai_runtime.adapters.image.program import (
 from genai_runtime.binding import RUN_FAILURES
 from genai_runtime.blocks import SpeculativeDecoder
 from genai_runtime.budget import BudgetSpec
-from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, invariant, within_capacity
+from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent, has_form, invariant, within_capacity
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.drafting import DraftSpec
 from genai_runtime.held import HeldSpec, Holder
@@ -69,6 +69,7 @@ __all__ = [
     "enter",
     "growing",
     "has_extent",
+    "has_form",
     "invariant",
     "iteration_limit",
     "iteration_value",

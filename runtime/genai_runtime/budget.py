@@ -12,7 +12,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError
 from genai_runtime.sessions import Sessions
-from genai_runtime.values import encode, to_array, to_value
+from genai_runtime.values import Array, encode, to_array, to_value
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,34 @@ class Budget:
             "filled_proposal_budget": evaluated == self.width, "draft_ms": draft_ms, "target_ms": target_ms,
             "estimates": self._estimates,
         }  # fmt: skip
-        feeds = {
-            port: to_value(
-                np.reshape(encode(told[role], dtype), self._spec.estimates if role == "estimates" else (1,) * rank)
-            )
-            for role, port, dtype, rank in self._spec.inputs
-        }
         try:
+            feeds = {
+                port: to_value(
+                    np.reshape(encode(told[role], dtype), self._spec.estimates if role == "estimates" else (1,) * rank)
+                )
+                for role, port, dtype, rank in self._spec.inputs
+            }
             made = self._run(feeds, [port for _, port in self._spec.outputs], None)
+        except OverflowError as failure:  # a port whose type is too small for what it is told
+            raise self._failed(str(failure)) from failure
         except binding.RUN_FAILURES as failure:
-            where = f"{self._spec.origin} (component '{self._spec.component}')"
-            raise ExecutionError("step-failed", str(failure), origin=where) from failure
-        given = dict(zip((role for role, _ in self._spec.outputs), made, strict=True))
-        self.width = min(max(int(to_array(given["next_k"]).reshape(-1)[0]), 1), self.most)
-        self._estimates = to_array(given["next_estimates"]).copy()
+            raise self._failed(str(failure)) from failure
+        given = dict(zip((role for role, _ in self._spec.outputs), map(to_array, made), strict=True))
+        self._take(given["next_k"], given["next_estimates"])
+
+    def _take(self, width: Array, estimates: Array) -> None:
+        """What the graph made of it, whose types and extents it may have left open."""
+        assert self._spec is not None
+        if width.dtype.kind not in "iu" or width.size != 1:
+            raise self._failed(f"next_k is {width.dtype} of {width.size} elements, not one whole number")
+        if estimates.dtype.kind != "f" or estimates.shape != self._spec.estimates:
+            found = f"{estimates.dtype} {list(estimates.shape)}"
+            raise self._failed(
+                f"next_estimates is {found}; the estimates that it takes are {list(self._spec.estimates)}"
+            )
+        self.width = min(max(int(width.reshape(-1)[0]), 1), self.most)
+        self._estimates = estimates.copy()
+
+    def _failed(self, what: str) -> ExecutionError:
+        assert self._spec is not None
+        return ExecutionError("step-failed", what, origin=f"{self._spec.origin} (component '{self._spec.component}')")

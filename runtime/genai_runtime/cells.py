@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.problem import ExecutionError, RequestError
-from genai_runtime.values import Array, Value, to_array
+from genai_runtime.values import Array, Value, dtype_of, to_array
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Cell:
 def enter(cell: Cell, value: Value, symbols: dict[str, int], origin: str) -> Value:
     """The value a loop starts a cell with, held against the cell's contract."""
     shape = value.shape()
+    if (found := dtype_of(value)) != cell.dtype:
+        what = f"cell '{cell.name}' starts as {found}, its contract says {cell.dtype}"
+        raise ExecutionError("cell-contract", what, origin=origin)
     if len(shape) != len(cell.dims):
         what = f"cell '{cell.name}' starts with rank {len(shape)}, its contract says {len(cell.dims)}"
         raise ExecutionError("cell-contract", what, origin=origin)
@@ -90,8 +93,8 @@ def growing(
 def control(name: str, what: str, value: Value, origin: str) -> Array:
     """What controls a recurrence: numbers that are not negative, at least one (standard, V329)."""
     numbers = to_array(value).reshape(-1)
-    if not numbers.size or (numbers < 0).any():
-        text = f"the {what} of cell '{name}' is {numbers.tolist()}, not a number from 0 up"
+    if numbers.dtype.kind not in "iu" or not numbers.size or (numbers < 0).any():
+        text = f"the {what} of cell '{name}' is {numbers.tolist()}, not whole numbers from 0 up"
         raise ExecutionError("recurrence", text, origin=origin)
     return numbers
 
@@ -118,6 +121,14 @@ def has_extent(value: Value, axis: int, extent: int, what: str, origin: str) -> 
     if found != extent:
         what = f"{what} has extent {found} on axis {axis}, its contract says {extent}"
         raise ExecutionError("wrong-shape", what, origin=origin)
+
+
+def has_form(value: Value, dtype: str, rank: int, what: str, origin: str) -> None:
+    """What the contract promises where no graph says it. dtype "", rank -1: known before (standard, V327)."""
+    if dtype and (found := dtype_of(value)) != dtype:
+        raise ExecutionError("wrong-dtype", f"{what} is {found}, its contract says {dtype}", origin=origin)
+    if rank >= 0 and (axes := len(value.shape())) != rank:
+        raise ExecutionError("wrong-rank", f"{what} has rank {axes}, its contract says {rank}", origin=origin)
 
 
 def _extent(value: Value, axis: int, what: str, origin: str) -> int:

@@ -58,6 +58,8 @@ def _hold_extents(first: Array, more: Array, axis: int, origin: str) -> None:
 def single(length: Value, origin: str) -> int:
     """The one entry that cuts a whole value. Raises ExecutionError `emit-length` for none."""
     array = to_array(length)
+    if array.dtype.kind not in "iu":
+        raise ExecutionError("emit-length", f"valid_length is {array.dtype}, no whole number", origin=origin)
     if not array.size:
         raise ExecutionError("emit-length", "valid_length has no element", origin=origin)
     return int(array.reshape(-1)[0])
@@ -76,12 +78,16 @@ def per_row(
 ) -> Sequence[bool | int | None]:
     """A guard or length for each of `count` rows; one entry is for all, and `absent` stands for no value.
 
-    Raises ExecutionError `emit-rows` for any other count of entries (standard, V336).
+    Raises ExecutionError `emit-rows` for any other count of entries (standard, V336), type or rank.
     """
     if value is None:
         return [absent] * count
-    array = to_array(value).reshape(-1)
+    array = to_array(value)
+    if array.ndim > 1 or array.dtype.kind not in ("iu" if absent is None else "b"):
+        wanted = "whole numbers" if absent is None else "bool"
+        what = f"the {what} is {array.dtype} of rank {array.ndim}; it is {wanted}, one entry for all or one a row"
+        raise ExecutionError("emit-rows", what, origin=origin)
     if array.size not in (1, count):
         raise ExecutionError("emit-rows", f"the {what} has {array.size} entries for {count} rows", origin=origin)
-    entries: list[bool | int | None] = array.tolist()
+    entries: list[bool | int | None] = array.reshape(-1).tolist()
     return entries * count if array.size == 1 and count != 1 else entries

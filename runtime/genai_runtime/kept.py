@@ -98,8 +98,11 @@ def _unpacked(data: bytes, contracts: Mapping[str, Mapping[str, Any]]) -> dict[s
 def _arrays(data: bytes) -> dict[str, Array]:
     """The arrays of an .npz whose members lie in it uncompressed, so that they are no larger than it."""
     with zipfile.ZipFile(io.BytesIO(data)) as members:
-        if any(each.compress_type != zipfile.ZIP_STORED or each.file_size > len(data) for each in members.infolist()):
+        listed = members.infolist()
+        if any(each.compress_type != zipfile.ZIP_STORED for each in listed):
             raise ValueError("its members are compressed")
+        if sum(each.file_size for each in listed) > len(data):
+            raise ValueError("its members overlap")
         return {each.removesuffix(".npy"): _array(members.read(each)) for each in members.namelist()}
 
 

@@ -15,7 +15,7 @@ from genai_runtime.request import Audience, Event
 from genai_runtime.result import Result
 from genai_runtime.runtime_steps import executed
 from genai_runtime.token_events import NarrowTokenEvent, TokenEvent
-from genai_runtime.values import Array, Value, to_array
+from genai_runtime.values import Array, Value, dtype_of, to_array
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Publisher:
         spec = self._outputs[output]
         array = to_array(value).copy()  # what is published belongs to the caller, not to the workflow
         free = axis if mode == "append" or length is not None else -1
+        _hold_dtype(spec, value, origin)
         hold_axis(spec.name, array, free, origin)
         if length is not None:
             array = prefix(array, single(length, origin), axis, origin)
@@ -78,6 +79,7 @@ class Publisher:
         """Publish row by row: rows whose guard is false publish nothing and keep their slot."""
         spec, array = self._outputs[output], to_array(value)
         free = axis if mode == "append" or length is not None else -1
+        _hold_dtype(spec, value, origin)
         hold_axis(spec.name, array, max(free, 0), origin)
         count = array.shape[0]
         guards = per_row(when, count, "guard", origin, True)
@@ -187,3 +189,11 @@ class Publisher:
             unify(f"output '{spec.name}'", array.shape, dims, symbols, spec.row_axis, spec.row_factor)
         except RequestError as conflict:
             raise ExecutionError("emit-contract", conflict.what, origin=origin) from conflict
+
+
+def _hold_dtype(spec: Output, value: Value, origin: str) -> None:
+    """A graph that does not say what it gives may give anything."""
+    found = dtype_of(value)
+    if found != spec.dtype:
+        what = f"output '{spec.name}' was given {found}, it declares {spec.dtype}"
+        raise ExecutionError("emit-contract", what, origin=origin)

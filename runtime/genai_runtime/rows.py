@@ -9,7 +9,7 @@ from genai_runtime.values import Array, Value, bits_dtype, to_array, to_bits, to
 def iteration_limit(value: Value, origin: str) -> int:
     """A loop's bound: exactly one non-negative integer."""
     array = to_array(value)
-    if array.size != 1 or int(array.flat[0]) < 0:
+    if array.dtype.kind not in "iu" or array.size != 1 or int(array.flat[0]) < 0:
         raise ExecutionError(
             "loop-bound", f"the bound is {array.tolist()}, not one non-negative integer", origin=origin
         )
@@ -22,6 +22,8 @@ def live_rows(value: Value, heed: bool = True, origin: str = "") -> Array:
     Raises ExecutionError `loop-predicate` for a mask without rows or of more axes (standard, V330).
     """
     array = to_array(value)
+    if heed and array.dtype != np.bool_:
+        raise ExecutionError("loop-predicate", f"the predicate is {array.dtype}, not bool", origin=origin)
     if heed and array.ndim > 1:
         what = f"the predicate has shape {list(array.shape)}, and a mask has one entry a row"
         raise ExecutionError("loop-predicate", what, origin=origin)
@@ -41,6 +43,9 @@ def iteration_value(step: int, rank: int, extent: int = 1) -> Value:
 def branch_key(value: Value, origin: str) -> str:
     """The case a predicate names: `true`/`false` for bool, the decimal string of an integer."""
     array = to_array(value)
+    if array.dtype.kind not in "biu":
+        what = f"the predicate is {array.dtype}, neither bool nor a whole number"
+        raise ExecutionError("branch-predicate", what, origin=origin)
     if array.size != 1:
         raise ExecutionError("branch-predicate", f"the predicate has {array.size} elements, not one", origin=origin)
     one = array.reshape(-1)[0].item()

@@ -27,9 +27,12 @@ WORK = 2_000_000  # units of one rendering; a unit takes 0.1 to 1 us
 CALL = 8  # units of one call
 MAX_BITS = 10_000  # of one integer
 CHARS_A_UNIT = 8
+CHARS_COPIED_A_UNIT = 1024
 BIG_ARGUMENT = 100_000  # no filter or string method of a chat template needs a larger number
 DROPPED = ("lipsum", "random", "urlize", "pprint", "xmlattr", "striptags")  # not deterministic, or slow on crafted text
 BLOCKED_METHODS = frozenset({"translate", "expandtabs", "encode", "maketrans"})
+FROM_THE_END = ("rfind", "rindex", "rsplit", "rpartition", "strip", "lstrip", "rstrip", "trim")
+"""Where Python's search looks at each character of the text with the whole of what is sought: the product of both."""
 WIDE_FIELD = re.compile(
     r"%(\([^)]*\))?[-#0 +]*(\d*\.)?(\d{4,}|\*)"  # %-formatting: a width or precision of four digits, or given apart
     r"|\{[^{}]*:[^{}]*\d{4}|\{[^{}]*\{"  # str.format: the same, the second as a nested field
@@ -121,6 +124,8 @@ def _foresee(name: str, subject: object, args: Sequence[Any], kwargs: Mapping[st
         raise OverBudget(f"{name} is given a number over {BIG_ARGUMENT}")
     if name == "sum" and any(isinstance(each, list | tuple) for each in given):
         raise OverBudget("sum adds numbers here, not lists")
+    if isinstance(subject, str):
+        _charge_product(name, subject, given, numbers)
     width = max([1, *map(int, map(abs, numbers)), *(len(each) for each in given if isinstance(each, str))])
     if name == "replace" and isinstance(subject, str) and len(args) >= 2:
         _refuse_over(len(subject) + subject.count(str(args[0])) * len(str(args[1])))
@@ -132,6 +137,16 @@ def _foresee(name: str, subject: object, args: Sequence[Any], kwargs: Mapping[st
         _refuse_over((_BUDGET.get().charge(subject) + 1) * width)
     elif name in ("format", "format_map") and isinstance(subject, str):
         _foresee_format(subject, given)
+
+
+def _charge_product(name: str, subject: str, given: Sequence[object], numbers: Sequence[float]) -> None:
+    """Charge what takes the product of two lengths: some searches, and wrapping, which copies a long word's rest."""
+    times = 0
+    if name in FROM_THE_END:
+        times = max((len(each) for each in given if isinstance(each, str)), default=0)
+    elif name == "wordwrap":
+        times = len(subject) // max(1, int(min(map(abs, numbers), default=79)))
+    _BUDGET.get().spend(len(subject) * times // CHARS_COPIED_A_UNIT)
 
 
 def _foresee_format(pattern: str, given: Sequence[object]) -> None:

@@ -39,6 +39,7 @@ NUMPY: dict[str, type[np.generic]] = {
 ONNX_TYPE: dict[str, int] = {"bfloat16": 16, "float8_e4m3fn": 17, "float8_e5m2": 19}
 """ONNX TensorProto.DataType numbers of the types that numpy has no name for."""
 
+_NAMES = {f"tensor({name})": name for name in NUMPY} | {"tensor(float)": "float32", "tensor(double)": "float64"}
 _BITS_ONLY = {
     "tensor(bfloat16)": "bfloat16",
     "tensor(float8e4m3fn)": "float8_e4m3fn",
@@ -84,6 +85,11 @@ def to_array(value: Value) -> Array:
             raise
     bits = to_bits(value)
     return from_bfloat16(bits) if dtype == "bfloat16" else bits
+
+
+def dtype_of(value: Value) -> str:
+    """The tensor's type; one that the workflow knows no name for, as ONNX Runtime calls it."""
+    return bits_dtype(value) or _NAMES.get(value.data_type(), value.data_type())
 
 
 def bits_dtype(value: Value) -> str:

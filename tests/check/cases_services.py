@@ -118,6 +118,10 @@ CHAINS = [
     case("V282", "drafts", {f"{SP}/port_bindings": {}}, "speculative.port_bindings"),
     case("V283", "drafts", {f"{SP}/port_bindings/target_hidden_context": "fusd"},
          "speculative.port_bindings.target_hidden_context"),
+    case("V283", "drafts", {**UNFOLDED, f"{SP}/port_bindings/target_hidden_context": "fusd"},
+         "speculative.port_bindings.target_hidden_context"),
+    case("V283", "drafts", {**BLOCK, f"{SP}/port_bindings/target_hidden_context": "fusd"},
+         "speculative.port_bindings.target_hidden_context"),
     case("V284", "drafts", {f"{SP}/port_bindings/target_hidden_context": "more"},
          "speculative.port_bindings.target_hidden_context"),
     case("V285", "drafts", {f"{EX}/folded_carry_seed": DELETE}, X),
@@ -144,6 +148,8 @@ CHAINS = [
     case("V300", "drafts", {f"{GROUP}/main/ports/draft/hidden/access": "read_only"}, f"{X}.recurrent[0].state"),
     case("V301", "drafts", {f"{EX}/recurrent/0/input": "more"}, f"{X}.recurrent[0].input"),
     case("V302", "drafts", {f"{EX}/recurrent/0/output": "carry"}, f"{X}.recurrent[0].output"),
+    case("V302", "drafts", {f"{EX}/recurrent/0/output": "carry",
+         f"{GROUP}/main/ports/draft/hidden/access": "read_only"}, f"{X}.recurrent[0].output", "V300"),
 ]  # fmt: skip
 
 UNDONE = [

@@ -103,6 +103,11 @@ BRANCHES = [
     case("V258", "flow", {f"{S}/1/outputs/chosen/cases/false": "m"}, f"{W}.steps[1].outputs.chosen.cases.false"),
     case("V258", "flow", {f"{S}/2/outputs/view/default": "seen"}, f"{W}.steps[2].outputs.view.default"),
     case("V259", "flow", {f"{S}/1/outputs/chosen/cases/false": "lengths"}, f"{W}.steps[1].outputs.chosen"),
+    case("V259", "flow", {f"{P}/inputs/{name}": {"contract": {"dtype": "float32", "rank": 1, "shape": [extent]},
+         "role": {"kind": "opaque"}, "source": {"kind": "application", "name": name}}
+         for name, extent in (("some", "n"), ("three", 3), ("four", 4))} | {f"{S}/5": {"kind": "branch",
+         "predicate": "choose", "cases": {"0": STEP, "1": STEP, "2": STEP},
+         "outputs": {"merged": {"cases": {"0": "some", "1": "three", "2": "four"}}}}}, f"{W}.steps[5].outputs.merged"),
     case("V260", "flow", {f"{S}/1/outputs/chosen/cases/true": "x"}, f"{W}.steps[1].cases.true"),
     case("V260", "flow", {f"{S}/1": {"kind": "branch", "predicate": "choose", "cases": {"false": STEP}, "default": {
         "kind": "loop", "steps": [{**STEP, "inputs": {"x": "memo"}}], "continue_when": "live", "max_iterations": "one",

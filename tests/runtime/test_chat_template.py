@@ -250,7 +250,13 @@ HOSTILE = [
     "{% set x = 'a' * 4000000 %}{% for i in range(99999) %}{% if x[1:] == x[:3999999] %}{% endif %}{% endfor %}",
     "{% set y %}{% for i in range(99999) %}" + "x" * 100_000 + "{% endfor %}{% endset %}",
     "{% for i in range(99999) %}" + "x" * 100_000 + "{% endfor %}",
-]
+    *("{% set x = 'a' * 3000000 %}{% set y = 'a' * 500000 ~ 'b' ~ 'a' * 500000 %}{{ x." + name + "(y) }}"
+      for name in ("rfind", "rindex", "rsplit", "rpartition")),
+    *("{% set x = '\u1234' * 3000000 %}{{ x" + strip + "('\u2345' * 3000000 ~ '\u1234') }}"
+      for strip in (".strip", ".lstrip", ".rstrip", "|trim")),
+    "{{ ('a' * 4000000)|wordwrap(1) }}",
+    "{{ ('a' * 4000000)|wordwrap }}",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("source", HOSTILE, ids=range(len(HOSTILE)))

@@ -105,6 +105,15 @@ def too_large() -> bytes:
     return held.getvalue()
 
 
+def overlapping() -> bytes:
+    """A good checkpoint whose directory names its array a thousand times: each time it would be read anew."""
+    held = io.BytesIO(archive([COUNT], np.array([1])))
+    with zipfile.ZipFile(held, "a") as members:
+        members.filelist += [members.getinfo("cell0.npy")] * 1000
+        members._didModify = True  # type: ignore[attr-defined]
+    return held.getvalue()
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -124,11 +133,12 @@ def too_large() -> bytes:
         archive([COUNT]),
         archive([], np.array([1])),
         archive([COUNT, COUNT], np.array([1]), np.array([1]))[:-30],
+        overlapping(),
         archive(["count"], np.array([1])),  # type: ignore[list-item]
         "text",
         None,
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_bytes_that_are_no_checkpoint(
     model: Callable[[str], Model], data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from genai_runtime import ExecutionError
+from genai_runtime.adapters.grammar_guidance import grammar_guidance
 from genai_runtime.adapters.registry import open_adapter
 from genai_runtime.values import to_array, to_value
 
@@ -77,3 +78,57 @@ def test_what_leaves_the_automaton_is_refused(action: str, changed: dict[str, An
     with pytest.raises(ExecutionError, match=said) as refusal:
         step(action, **changed)
     assert (refusal.value.code, refusal.value.origin) == ("adapter", "steps[3]")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"transition_table": [0, -1, 0]}, "int64 of rank 1"),
+        ({"transition_table": np.zeros((3, 3), np.float32)}, "float32 of rank 2"),
+        ({"tokens": [[0], [1]]}, "not of the same requests"),
+        ({"valid_length": [1, 1]}, "not of the same requests"),
+    ],
+    ids=str,
+)
+def test_what_is_of_another_form_is_refused(changed: dict[str, Any], said: str) -> None:
+    given = {**GIVEN, **{name: np.asarray(value) for name, value in changed.items()}}
+    with pytest.raises(ValueError, match=said):
+        grammar_guidance({"action": "lookahead"})(given)
+
+
+class Counted(np.ndarray):
+    """A table that counts how often it is looked through as a whole."""
+
+    looks = 0
+
+    def max(self, *given: Any, **more: Any) -> Any:
+        type(self).looks += 1
+        return super().max(*given, **more)
+
+
+def test_a_table_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have thousands of states and a whole vocabulary of columns, and a step comes with every token."""
+    monkeypatch.setattr(Counted, "looks", 0)
+    call, table = grammar_guidance({"action": "commit"}), TABLE.view(Counted)
+    for _ in range(5):
+        assert call({**GIVEN, "transition_table": table})["next_state"].tolist() == [2]
+    assert Counted.looks == 1
+    call({**GIVEN, "transition_table": TABLE.copy().view(Counted)})
+    assert Counted.looks == 2
+    with pytest.raises(ValueError, match="names no row"):
+        call({**GIVEN, "transition_table": np.where(TABLE == 2, 3, TABLE)})
+    with pytest.raises(ValueError, match="names no row"):
+        call({**GIVEN, "transition_table": table, "state": np.array([3])})
+
+
+def test_a_tensor_that_a_run_gives_again_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr("genai_runtime.adapters.grammar_guidance._check_table", looked.append)
+    roles = tuple((name, name) for name in GIVEN)
+    adapter = open_adapter("onnx-genai.grammar-guidance@1", {"action": "commit"}, roles, (("next_state",) * 2,), "s")
+    table = to_value(TABLE)
+    for _ in range(4):
+        adapter(*(to_value(GIVEN[name]) for name in ("state", "tokens", "valid_length")), table)
+    assert len(looked) == 1
+    adapter(*(to_value(value) for value in GIVEN.values()))
+    assert len(looked) == 2

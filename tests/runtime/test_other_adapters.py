@@ -1,6 +1,7 @@
 """Adapters of others, found by entry point: their faults are told by step and in words, never as a traceback."""
 
 import importlib.metadata
+import weakref
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
@@ -74,3 +75,90 @@ def test_a_call_that_fails_names_the_step(fault: Exception, monkeypatch: pytest.
         adapter(to_value(np.array([1])))
     assert (refusal.value.code, refusal.value.origin) == ("adapter", ORIGIN)
     assert type(fault).__name__ in refusal.value.what
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyError("gain"), AttributeError("no such table"), OSError("no table.bin")], ids=repr
+)
+def test_one_that_cant_be_made_says_so_whatever_it_raises(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(parameters: Any) -> Any:
+        raise fault
+
+    installed(monkeypatch, lambda: refuses)
+    with pytest.raises(LoadError, match="adapter-parameters") as refusal:
+        open_adapter(ABI, {}, *PORTS, ORIGIN)
+    assert type(fault).__name__ in refusal.value.what
+
+
+def test_one_that_makes_nothing_to_call_is_refused_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, lambda: lambda parameters: None)
+    with pytest.raises(LoadError, match="NoneType"):
+        open_adapter(ABI, {}, *PORTS, ORIGIN)
+
+
+FORM = (("int64", 1),)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({}, "nothing for 'out'"),
+        ({"out": [1, 2]}, "a list for 'out'"),
+        ({"out": None}, "a NoneType for 'out'"),
+        ({"out": np.array(["a"])}, "no tensor here holds"),
+        ({"out": np.array([1 + 2j])}, "no tensor here holds"),
+        ({"out": np.array([1.0])}, "port 'y' is float64 of rank 1"),
+        ({"out": np.array([[1]])}, "port 'y' is int64 of rank 2"),
+        ({"out": to_value(np.array([1.0], np.float32))}, "port 'y' is float32 of rank 1"),
+        ({"out": to_value(np.array([[1]]))}, "port 'y' is int64 of rank 2"),
+        (None, "NoneType"),
+    ],
+    ids=str,
+)
+def test_what_it_gives_is_held_to_its_contract(made: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays and tensors alike: a wrong one would go on as something else."""
+    installed(monkeypatch, lambda: lambda parameters: lambda inputs: made)
+    adapter = open_adapter(ABI, {}, *PORTS, ORIGIN, forms=FORM)
+    with pytest.raises(ExecutionError, match=said) as refusal:
+        adapter(to_value(np.array([1])))
+    assert (refusal.value.code, refusal.value.origin) == ("adapter", ORIGIN)
+
+
+def test_it_can_write_into_nothing_that_other_steps_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoils(inputs: Any) -> Any:
+        inputs["in"][0] = 99
+        return {"out": inputs["in"]}
+
+    installed(monkeypatch, lambda: lambda parameters: spoils)
+    value = to_value(np.array([1]))
+    with pytest.raises(ExecutionError, match="read-only"):
+        open_adapter(ABI, {}, *PORTS, ORIGIN, forms=FORM)(value)
+    assert to_array(value).tolist() == [1]
+
+
+def test_what_it_keeps_and_changes_later_was_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = np.array([1])
+
+    def again(inputs: Any) -> Any:
+        held[0] += 1
+        return {"out": held}
+
+    installed(monkeypatch, lambda: lambda parameters: again)
+    adapter = open_adapter(ABI, {}, *PORTS, ORIGIN, forms=FORM)
+    first, second = (adapter(to_value(np.array([0])))[0] for _ in range(2))
+    assert (to_array(first).tolist(), to_array(second).tolist()) == ([2], [3])
+
+
+def test_a_tensor_that_comes_again_is_the_same_array_and_is_let_go_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    installed(monkeypatch, lambda: lambda parameters: lambda inputs: {"out": seen.append(inputs["in"]) or inputs["in"]})
+    adapter = open_adapter(ABI, {}, *PORTS, ORIGIN, forms=FORM)
+    one, other = to_value(np.array([1])), to_value(np.array([2]))
+    for value in (one, one, other, one):
+        adapter(value)
+    assert seen[0] is seen[1]
+    assert [each.tolist() for each in seen] == [[1], [1], [2], [1]]
+    last = weakref.ref(seen[-1])
+    seen.clear()
+    del one, value
+    assert last() is None

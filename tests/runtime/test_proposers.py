@@ -117,8 +117,11 @@ def test_a_proposer_that_fails_is_named(tmp_path: Path) -> None:
 # ---- the proposal budget -----------------------------------------------------------------------------------------
 
 
-def with_budget(folder: Path, document: Document) -> None:
-    """A budget graph: one draft more than were accepted the last time; its estimates count the blocks."""
+def with_budget(folder: Path, document: Document, odd: str = "") -> None:
+    """A budget graph: one draft more than were accepted the last time; its estimates count the blocks.
+
+    odd: an output of which the graph says nothing, and that is something else.
+    """
     sketch = Sketch("budget")
     op = sketch.op
     whole = ("current_k", "accepted", "evaluated", "committed_tokens")
@@ -129,6 +132,8 @@ def with_budget(folder: Path, document: Document) -> None:
     sketch.output(op.Add(ins["accepted"], [1]), "next_k", "int64", "batch")
     sketch.output(op.Add(estimates, 1.0), "next_estimates", "float32", "batch", 2)
     sketch.save(folder / "budget.onnx")
+    if odd:
+        spoil(folder / "budget.onnx", odd)
     rows = {name: tensor("int64", "batch", rows=True) for name in whole}
     rows["filled_proposal_budget"] = tensor("bool", "batch", rows=True)
     rows |= {name: tensor("float32", "batch", rows=True) for name in ("draft_ms", "target_ms")}
@@ -139,6 +144,34 @@ def with_budget(folder: Path, document: Document) -> None:
     workflow = document["pipeline"]["workflow"]
     workflow["components"]["budget"] = component("budget.onnx", rows, outputs, contract=contract)
     workflow["manifest"]["capabilities"].append("adaptive_proposal_budget")
+
+
+def spoil(file: Path, name: str) -> None:
+    """Let an output be a float32 [batch, 2, 1] that the graph does not describe."""
+    model = onnx.load(file)
+    for node in model.graph.node:
+        node.output[:] = ["was" if each == name else each for each in node.output]
+    model.graph.initializer.append(onnx.helper.make_tensor("behind", onnx.TensorProto.INT64, [1], [-1]))
+    model.graph.node.append(onnx.helper.make_node("Unsqueeze", ["estimates", "behind"], [name]))
+    (port,) = (each for each in model.graph.output if each.name == name)
+    port.CopyFrom(onnx.helper.make_empty_tensor_value_info(name))
+    onnx.save(model, file)
+
+
+@pytest.mark.parametrize("odd", ["next_k", "next_estimates"])
+def test_a_budget_that_gives_something_else_fails_by_its_name(odd: str, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    document = own_decoder_as_proposer(tmp_path / "package", 48)
+
+    def odd_budget(folder: Path, document: Document) -> None:
+        with_budget(folder, document, odd)
+        ports = document["pipeline"]["workflow"]["components"]["budget"]["ports"]["outputs"]
+        ports[odd] = tensor("float32", "batch", "a", "b", rows=True)
+
+    model = edited(tmp_path, document, width(3), odd_budget)
+    with pytest.raises(ExecutionError, match=odd) as failure:
+        finished(model, PROMPTS[0])
+    assert (failure.value.code, "components.budget" in failure.value.origin) == ("step-failed", True)
 
 
 @pytest.mark.parametrize("most", [1, 3, 6])

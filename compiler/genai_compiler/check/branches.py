@@ -1,11 +1,12 @@
 """Branches: predicates, cases, merged values and session state that a case must hand out (standard, 12.10)."""
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 from genai_compiler.check.fault import Path, Rule, Rules
 from genai_compiler.check.finals import Finals
 from genai_compiler.check.scope import Scope, Value
-from genai_compiler.check.tensors import described, is_integer, is_single, mismatch
+from genai_compiler.check.tensors import both, described, is_integer, is_single, mismatch
 from genai_compiler.check.walk import Walk, branches
 from genai_compiler.read.document import BranchOutput, BranchStep, Step
 from genai_compiler.read.suggest import did_you_mean
@@ -96,12 +97,10 @@ def _merged(walk: Walk, name: str, output: BranchOutput, path: Path, scopes: dic
         if value is not None:
             found.append(value)
     known = [each.contract for each in found if each.contract is not None]
-    for each in known[1:]:
-        fault = mismatch(each, known[0])
-        if fault:
-            what = f"the sources of branch output '{name}' do not fit one another: {fault}"
-            walk.fault("V259", place, what, "make the cases give the same dtype, rank and fixed extents")
-            break
+    fault = next(filter(None, map(mismatch, known[1:], accumulate(known, both))), "")
+    if fault:
+        what = f"the sources of branch output '{name}' do not fit one another: {fault}"
+        walk.fault("V259", place, what, "make the cases give the same dtype, rank and fixed extents")
     contract = known[0] if known and len(known) == len(found) else None
     return Value(contract, reported=len(found) < len(scopes) or any(each.reported for each in found))
 

@@ -57,6 +57,7 @@ def check_speculative(speculative: Speculative, workflow: Workflow | None) -> Fa
         return
     for rule, field, name in (("V276", "proposer", speculative.proposer), ("V277", "target", speculative.target)):
         yield from _component(rule, name, workflow, ("speculative", field))
+    yield from _hidden_context(speculative, workflow)
     if isinstance(speculative.proposal_execution, ChainedProposal):
         yield from _chained(speculative, speculative.proposal_execution, workflow)
 
@@ -90,7 +91,6 @@ def _chained(speculative: Speculative, chain: ChainedProposal, workflow: Workflo
         place = (*path, "folded_carry_output")
         yield from _port("V281", chain.folded_carry_output, proposer, "output", workflow, place)
         yield from _folded(speculative, chain, path)
-    yield from _hidden_context(speculative, chain, workflow)
     if chain.folded_carry_seed is not None:
         yield from _seed(speculative, chain.folded_carry_seed, workflow, (*path, "folded_carry_seed"))
     if chain.token_embedding is not None:
@@ -109,14 +109,17 @@ def _folded(speculative: Speculative, chain: ChainedProposal, path: Path) -> Fau
         yield Fault("V289", path, "a folded carry goes with the embedding of the last token", "add token_embedding")
 
 
-def _hidden_context(speculative: Speculative, chain: ChainedProposal, workflow: Workflow) -> Faults:
-    port = speculative.port_bindings.get("target_hidden_context")
-    if port is None or chain.folded_carry_output is None:
+def _hidden_context(speculative: Speculative, workflow: Workflow) -> Faults:
+    """Where the target's context enters the proposer: an input of it, whatever the way in which it drafts (7.1)."""
+    port, chain = speculative.port_bindings.get("target_hidden_context"), speculative.proposal_execution
+    if port is None:
         return
     place = ("speculative", "port_bindings", "target_hidden_context")
     faults = list(_port("V283", port, speculative.proposer, "input", workflow, place))
     yield from faults
-    if not faults and port != chain.token_embedding_input:
+    if faults or not isinstance(chain, ChainedProposal) or chain.folded_carry_output is None:
+        return
+    if port != chain.token_embedding_input:
         what = f"the folded carry enters at '{port}' and the token embedding at '{chain.token_embedding_input}'"
         yield Fault("V284", place, what, "write the same port for both")
 
@@ -183,6 +186,6 @@ def _alias(speculative: Speculative, each: ProposalRecurrence, workflow: Workflo
     if alias.input != each.input:
         what = f"the group reads cell '{each.state}' on '{alias.input}', not on '{each.input}'"
         yield Fault("V301", (*path, "input"), what, "name the same port")
-    if alias.access != "read_only" and alias.output != each.output:
+    if alias.output != each.output and (alias.output is not None or alias.access != "read_only"):
         what = f"the group writes cell '{each.state}' on '{alias.output}', not on '{each.output}'"
         yield Fault("V302", (*path, "output"), what, "name the same port")

@@ -25,6 +25,17 @@ def mismatch(source: TensorContract, target: TensorContract, exempt: int | None 
     return ""
 
 
+def both(one: TensorContract, other: TensorContract) -> TensorContract:
+    """What two contracts that fit one another say together: a third may contradict it, and neither by itself."""
+    if UNDEFINED in (one.dtype, other.dtype):
+        return other if one.dtype == UNDEFINED else one
+    if one.rank != other.rank or one.shape is None or other.shape is None:
+        return one if one.shape is not None else other
+    shape = tuple(a if isinstance(a, int) else b for a, b in zip(one.shape, other.shape, strict=False))
+    spelled = other if isinstance(one, GraphContract) else one
+    return spelled.model_copy(update={"shape": shape})
+
+
 def request_axis(contract: TensorContract) -> int | None:
     """The axis with one entry (or a fixed number of them) a request row."""
     layout = contract.batch_layout

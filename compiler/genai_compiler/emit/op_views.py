@@ -18,6 +18,7 @@ from genai_compiler.plan.ir import (
     Decode,
     Emit,
     ExtentCheck,
+    FormCheck,
     Fused,
     Hold,
     Invoke,
@@ -31,6 +32,7 @@ from genai_compiler.plan.ir import (
     StartPolicy,
 )
 from genai_compiler.plan.uses import all_reads, checked_values, walk
+from genai_compiler.read.signature import UNDEFINED
 
 
 class OpViews:
@@ -145,6 +147,9 @@ class OpViews:
             return self._call(
                 "has_extent", self.names.of(check.value), str(check.axis), str(check.extent), what, literal(op.origin)
             )
+        if isinstance(check, FormCheck):
+            form = (literal(check.dtype), str(check.rank), literal(f"'{check.value}'"))
+            return self._call("has_form", self.names.of(check.value), *form, literal(op.origin))
         if isinstance(check, CapacityCheck):
             lengths = self.names.of(check.lengths) if check.lengths else "None"
             states = [f"({self.names.of(value)}, {axis})" for value, axis in check.states]
@@ -185,7 +190,7 @@ class OpViews:
             "live": f"{live} = " + self._call("live_rows", *live_args),
             "stop": f"if not {live}.any():",
             "count": self._counter(op, step),
-            "laws": tuple(self._law(carry, op) for carry in op.carried if self._has_law(carry)),
+            "laws": tuple(law for carry in op.carried for law in self._laws(carry, op)),
             "carry": self._carry(op, live),
         }
         return OpView("_loop.py.j2", fields, {"body": body})
@@ -220,6 +225,15 @@ class OpViews:
 
     def _cell(self, carry: Carry) -> Cell:
         return self.plan.cell(carry.declared)
+
+    def _laws(self, carry: Carry, op: Loop) -> Iterator[str]:
+        """What holds a next value: the cell's dtype where no graph says the value's, and its recurrence."""
+        if self.plan.types[carry.next].dtype == UNDEFINED:
+            cell = self._cell(carry)
+            form = (literal(cell.type.dtype), "-1", literal(f"cell '{cell.name}'"))
+            yield self._call("has_form", self.names.of(carry.next), *form, literal(op.origin))
+        if self._has_law(carry):
+            yield self._law(carry, op)
 
     def _has_law(self, carry: Carry) -> bool:
         """Whether anything is to be held against a law: a cell that becomes itself, or is proved to, is invariant."""

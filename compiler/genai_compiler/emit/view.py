@@ -51,6 +51,7 @@ SOMETIMES = frozenset(
         "enter",
         "growing",
         "has_extent",
+        "has_form",
         "invariant",
         "iteration_limit",
         "iteration_value",

@@ -23,6 +23,7 @@ from genai_compiler.plan.ir import (
     Check,
     Copy,
     ExtentCheck,
+    FormCheck,
     Invoke,
     Loop,
     Op,
@@ -191,7 +192,7 @@ def _kept(checks: tuple[Check, ...], known: _Known) -> tuple[Check, ...]:
                 kept.append(check)
             case SymbolCheck():
                 kept.extend(_symbol_check(check, known))
-            case CapacityCheck():
+            case FormCheck() | CapacityCheck():
                 kept.append(check)
     return tuple(kept)
 

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from genai_compiler.plan.ir import Check, Component, ExtentCheck, SymbolCheck, Type
+from genai_compiler.plan.ir import Check, Component, ExtentCheck, FormCheck, SymbolCheck, Type
 from genai_compiler.plan.scope import Scope
 from genai_compiler.read.contracts import TensorContract
 from genai_compiler.read.package import Package
+from genai_compiler.read.signature import UNDEFINED, Port
 
 Term = int | tuple[str, int] | tuple[str, str]
 
@@ -13,7 +14,7 @@ Term = int | tuple[str, int] | tuple[str, str]
 def input_checks(
     component: Component, inputs: tuple[tuple[str, str], ...], scope: Scope, package: Package
 ) -> tuple[Check, ...]:
-    """Checks before the run: symbols unify across input ports (standard, 3.2); numbers that only the contract gives."""
+    """Checks before the run: forms that nothing says; symbols across ports (standard, 3.2); a contract's numbers."""
     ports = dict(component.inputs)
     request = frozenset(package.workflow.inputs)
     declared = package.workflow.components[component.name].ports.inputs
@@ -30,7 +31,12 @@ def input_checks(
             known = axis < len(found.dims) and found.dims[axis] == dim
             if isinstance(dim, int) and not known and (port, axis) not in enforced:
                 checks.append(ExtentCheck(value, axis, dim))
-    return (*_symbol_checks(component, held, package), *checks)
+    graph = package.graphs.get(component.name)
+    own = (*graph.signature.inputs, *graph.signature.defaulted) if graph is not None else ()
+    forms = _form_checks(
+        [(port, value, ports[port], scope.type(value)) for port, value in inputs if port in ports], own
+    )
+    return (*forms, *_symbol_checks(component, held, package), *checks)
 
 
 def output_checks(component: Component, outputs: tuple[tuple[str, str], ...], package: Package) -> tuple[Check, ...]:
@@ -49,7 +55,24 @@ def output_checks(component: Component, outputs: tuple[tuple[str, str], ...], pa
         for axis, dim in enumerate(ports[port].dims if port in ports else ())
         if isinstance(dim, int) and (port, axis) not in enforced
     ]
-    return (*_symbol_checks(component, held, package), *checks)
+    graph, made = package.graphs.get(component.name), Type(UNDEFINED, 0, (), ranked=False)
+    own = graph.signature.outputs if graph is not None else ()  # an adapter's are held where it is called
+    said = {each.name for each in own} & set(ports)
+    forms = _form_checks([(port, value, ports[port], made) for port, value in outputs if port in said], own)
+    return (*forms, *_symbol_checks(component, held, package), *checks)
+
+
+def _form_checks(held: list[tuple[str, str, Type, Type]], stated: tuple[Port, ...]) -> list[FormCheck]:
+    """Of each (port, value, wanted, found): what the contract promises and neither graph nor value says (3.3, V327)."""
+    ports, checks = {each.name: each for each in stated}, list[FormCheck]()
+    for port, value, wanted, found in held:
+        own = ports.get(port, Port(port, UNDEFINED, None))
+        open = own.dtype == found.dtype == UNDEFINED != wanted.dtype
+        dtype = wanted.dtype if open else ""
+        rank = wanted.rank if own.shape is None and not found.ranked and wanted.ranked else -1
+        if dtype or rank >= 0:
+            checks.append(FormCheck(value, dtype, rank))
+    return checks
 
 
 def _as_declared(type: Type, contract: TensorContract | None) -> Type:

@@ -1,4 +1,4 @@
-"""Checks of extents that a run makes, because nothing has proved what they find (standard, 3.2 and 3.9)."""
+"""Checks of extents and forms that a run makes, because nothing has proved what they find (standard, 3.2 and 3.9)."""
 
 from dataclasses import dataclass
 
@@ -21,6 +21,15 @@ class ExtentCheck:
 
 
 @dataclass(frozen=True)
+class FormCheck:
+    """The element type and rank that a contract promises of a value and no graph says; "" and -1 for what is known."""
+
+    value: str
+    dtype: str
+    rank: int
+
+
+@dataclass(frozen=True)
 class CapacityCheck:
     """Writes into a fixed-capacity state (standard, 3.9): destinations and lengths within it, states exactly it.
 
@@ -34,4 +43,4 @@ class CapacityCheck:
     states: tuple[tuple[str, int], ...]
 
 
-Check = SymbolCheck | ExtentCheck | CapacityCheck
+Check = SymbolCheck | ExtentCheck | FormCheck | CapacityCheck

@@ -19,12 +19,14 @@ from genai_compiler.plan.edits import Edit
 from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
 from genai_compiler.plan.extent_checks import Check as Check
 from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
+from genai_compiler.plan.extent_checks import FormCheck as FormCheck
 from genai_compiler.plan.extent_checks import SymbolCheck as SymbolCheck
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.state import DecodeFacts, StateGroup
+from genai_compiler.read.signature import UNDEFINED
 
 Dim = int | str | None
 """A fixed extent, a symbol, or unknown."""
@@ -67,13 +69,14 @@ class Type:
         return replace(self, shape=(*self.dims[:axis], dim, *self.dims[axis + 1 :]))
 
     def joined(self, others: "Sequence[Type]") -> "Type":
-        """What this type and others of its rank have in common: extents that differ become unknown."""
+        """What this type and others of its rank have in common: what differs becomes unknown."""
         dims = list(self.dims)
         for other in others:
             dims = [mine if mine == theirs else None for mine, theirs in zip(dims, other.dims, strict=False)]
+        dtype = self.dtype if all(each.dtype == self.dtype for each in others) else UNDEFINED
         if not self.ranked or not all(each.ranked for each in others):
-            return Type(self.dtype, 0, (), ranked=False)
-        return replace(self, shape=tuple(dims))
+            return Type(dtype, 0, (), ranked=False)
+        return replace(self, dtype=dtype, shape=tuple(dims))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from genai_compiler.plan.ir import (
     Decode,
     Emit,
     ExtentCheck,
+    FormCheck,
     Fused,
     Hold,
     Invoke,
@@ -112,6 +113,9 @@ def _adapted(value: str) -> str:
 def _check(check: Check) -> str:
     if isinstance(check, ExtentCheck):
         return f"%{check.value}[{check.axis}] is {check.extent}"
+    if isinstance(check, FormCheck):
+        rank = f"of rank {check.rank}" if check.rank >= 0 else ""
+        return f"%{check.value} is {' '.join(filter(None, (check.dtype, rank)))}"
     if isinstance(check, CapacityCheck):
         states = ", ".join(f"%{value}[{axis}]" for value, axis in check.states)
         lengths = f" and %{check.lengths}" if check.lengths else ""

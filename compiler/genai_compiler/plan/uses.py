@@ -12,6 +12,7 @@ from genai_compiler.plan.ir import (
     Decode,
     Emit,
     ExtentCheck,
+    FormCheck,
     Fused,
     Hold,
     Invoke,
@@ -111,9 +112,9 @@ def defines(op: Op) -> tuple[str, ...]:
 
 
 def checked_values(check: Check) -> frozenset[str]:
-    """Values whose extents a check looks at."""
+    """Values that a check looks at."""
     match check:
-        case ExtentCheck():
+        case ExtentCheck() | FormCheck():
             return frozenset({check.value})
         case CapacityCheck():
             return frozenset({check.destinations, *(value for value, _ in check.states)})

@@ -41,7 +41,7 @@ class _Buffer:
     """A flatbuffer. Every read is checked against its end; raises struct.error or ValueError."""
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        self._content, self._left = content, len(content)
         if content[4:8] != b"TORT":
             raise ValueError("its mark is missing")
 
@@ -62,6 +62,7 @@ class _Buffer:
 
     def _name(self, table: int) -> str:
         start, length = self._vector(table, _NAME, 1)
+        self._take(length)
         return self._content[start : start + length].decode("utf-8")
 
     def _parameter(self, table: int, name: str) -> Tensor | None:
@@ -71,11 +72,18 @@ class _Buffer:
         start, rank = self._vector(table, _DIMS, 8)
         shape = struct.unpack_from(f"<{rank}q", self._content, start)
         start, length = self._vector(table, _DATA, 1)
+        self._take(length)
         dtype, numpy_type = kind
         if rank > 8 or min(shape, default=0) < 0 or math.prod(shape) * np.dtype(numpy_type).itemsize != length:
             raise ValueError(f"'{name}' has {length} bytes for the shape {list(shape)}")
         array = np.frombuffer(self._content, numpy_type, math.prod(shape), start).reshape(shape)
         return dtype, from_bfloat16(array) if dtype == "bfloat16" else array.astype(np.float32)
+
+    def _take(self, length: int) -> None:
+        """Names and data lie beside one another: shared by many parameters, a small file would fill the memory."""
+        self._left -= length
+        if self._left < 0:
+            raise ValueError("its names or data overlap")
 
     def _at(self, place: int) -> int:
         """Where the offset at a place leads."""

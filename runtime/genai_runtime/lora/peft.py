@@ -15,8 +15,13 @@ from genai_runtime.lora.spec import Binding
 
 MAX_CONFIG = 1 << 20
 PREFIXES = ("", "base_model.", "base_model.model.")
-CHANGING = ("use_dora", "lora_bias", "modules_to_save", "layer_replication", "trainable_token_indices")
-"""Entries that, when set, make the delta another one than B A."""
+CHANGING = (
+    "use_dora", "lora_bias", "modules_to_save", "layer_replication", "trainable_token_indices", "use_qalora",
+    "alora_invocation_tokens", "arrow_config",
+)  # fmt: skip
+"""Entries that, when set, make the delta another one than B A, or one that comes and goes."""
+REBASING = ("pissa", "olora", "corda", "loftq", "lora_ga")
+"""Beginnings of `init_lora_weights` with which PEFT takes the initial factors out of the base weights, at load too."""
 
 
 def check_config(config: Mapping[str, Any], name: str) -> None:
@@ -31,6 +36,11 @@ def check_config(config: Mapping[str, Any], name: str) -> None:
     for each in CHANGING:
         if config.get(each):
             raise AdapterFault("adapter-config", f"{name} sets {each}, so that its delta is not B A")
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(REBASING):
+        what = f"{name} says init_lora_weights {start!r}: its factors belong to other base weights than the model's"
+        help = "save it with path_initial_model_for_weight_conversion, which turns it into a plain LoRA"
+        raise AdapterFault("adapter-config", what, help=help)
 
 
 def module_of(file: SafetensorsFile, key: str, name: str) -> str:
