@@ -215,6 +215,8 @@ SERVICES: dict[str, tuple[Row, ...]] = {
                 "Stage",
                 "Phase",
                 "Positions",
+                "Vision",
+                "Programs",
             ),
             verified="read.validate",
             planned="lower.composite lower.dataflow lower.front_model",
