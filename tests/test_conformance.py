@@ -9,15 +9,12 @@ from pathlib import Path
 import genai_runtime
 import numpy as np
 import pytest
-from genai_compiler import CompileError, compile_package
+from genai_compiler import compile_package
 from genai_runtime.result import Result
 
 from tests.data import needs_data
 from tests.reference.cases import Call, Case, compare, expected_file, load_cases, workflow_packages
 from tests.reference.values import Events, Published, Rows
-
-NOT_OFFERED: dict[str, str] = {}
-"""Packages whose adapter is not provided yet: they must be refused, naming it."""
 
 SAME_KIND = {
     "missing_input": {"missing-input"},
@@ -38,23 +35,13 @@ SAME_KIND = {
 
 
 @needs_data
-@pytest.mark.parametrize("name", [each for each in workflow_packages() if each not in NOT_OFFERED])
+@pytest.mark.parametrize("name", workflow_packages())
 def test_package_gives_every_expected_value(name: str, tmp_path: Path) -> None:
     cases = load_cases(name)
     out = tmp_path / f"{name}.compiled"
     compile_package(cases[0].folder, out=out)
     faults = [fault for case in cases for fault in case_faults(case, out)]
     assert not faults, "\n".join(faults)
-
-
-@needs_data
-@pytest.mark.parametrize("name", sorted(NOT_OFFERED))
-def test_package_with_an_adapter_we_lack_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    folder = load_cases(name)[0].folder
-    with pytest.raises(CompileError) as refused:
-        compile_package(folder, out=tmp_path / "out.compiled")
-    assert any(NOT_OFFERED[name] in each.what for each in refused.value.problems)
-    assert not (tmp_path / "out.compiled").exists()
 
 
 SPEECH = [each for each in workflow_packages() if "speech_capability" in expected_file(each)]

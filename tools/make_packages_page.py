@@ -72,7 +72,7 @@ def _real() -> Iterator[Row]:
 
 def _suite() -> Iterator[Row]:
     folder = DATA / "conformance" / "packages"
-    offered = [each for each in test_conformance.workflow_packages() if each not in test_conformance.NOT_OFFERED]
+    offered = test_conformance.workflow_packages()
     for name in test_conformance.workflow_packages():
         yield Row(name, WORKFLOW, "authored workflow", refusal(folder / name), name in offered)
     for name in (*test_bare_packages.NAMES, *(each for each, _, _ in test_bare_packages.REFUSED)):

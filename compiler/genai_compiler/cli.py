@@ -5,6 +5,7 @@ line's fault; 3 interrupted. Problems go to stderr, the summary to stdout.
 """
 
 import argparse
+import logging
 import os
 import sys
 import traceback
@@ -28,6 +29,7 @@ MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     _open_closed_streams()
+    logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # what it says of odd graphs is in no user's terms
     try:
         from genai_compiler.driver import STAGES
 
