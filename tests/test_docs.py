@@ -89,6 +89,8 @@ REPORTS = {
     "report", "warn", "_warning", "error", "note", "problem", "_refused",
 }  # fmt: skip
 """Functions whose arguments name a code."""
+ERRORS = {"LoadError", "RequestError", "ExecutionError"}
+"""Of these the first argument is a code, and may be a single word."""
 
 
 def sources() -> Iterator[ast.Module]:
@@ -106,14 +108,16 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 def codes_in_sources() -> set[str]:
     """Codes that a report names directly; those of the standard's rules stand in tables of their own."""
-    found: set[str] = set()
+    found, single = set[str](), set[str]()
     for node in (node for tree in sources() for node in ast.walk(tree)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in REPORTS:
                 given = [*node.args, *(each.value for each in node.keywords if each.arg == "code")]
                 found |= {text for each in given if isinstance(each, ast.Constant) for text in texts(each)}
-    return {each for each in found if CODE.fullmatch(each)}
+                if name in ERRORS and node.args and isinstance(node.args[0], ast.Constant):
+                    single |= {text for text in texts(node.args[0]) if text.isalpha() and text.islower()}
+    return {each for each in found if CODE.fullmatch(each)} | single
 
 
 def documented() -> set[str]:

@@ -19,6 +19,43 @@ def test_every_code_is_known() -> None:
         assert len(lines) > 2, code
 
 
+def test_every_rule_is_answered_for() -> None:
+    """All 348, in the words of the page: each code of its row is explained, or the reason for none is given."""
+    page = (ROOT / "docs" / "validation-rules.md").read_text("utf-8")
+    rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if re.match(r"\| V\d", line)]
+    assert len(rows) == 348
+    for _, rule, level, codes, _, _, remark, _ in rows:
+        known, lines = explain(rule)
+        assert known, rule
+        assert lines[0].startswith(f"{rule} (level {level}): "), rule
+        assert all(code in lines for code in re.findall(r"`([a-z0-9-]+)`", codes)), rule
+        assert remark.replace("`", "") in lines[0], rule
+        assert codes or remark, rule
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("v4", "V004 (level P): reported as missing-field"), ("G004", "G004: reported as image-geometry")],
+)
+def test_a_rule_may_be_spelled_short_or_be_our_own(given: str, said: str) -> None:
+    assert explain(given)[1][0] == said
+
+
+@pytest.mark.parametrize(("given", "near"), [("missing-fil", "missing-file"), ("V3400", "V340"), ("Q" * 5000, "")])
+def test_what_is_no_code_gets_a_near_one(given: str, near: str) -> None:
+    known, lines = explain(given)
+    assert not known
+    assert lines[0] == f"there is no code and no rule '{given}'"
+    assert lines[1:-1] == ((f"did you mean {near}?",) if near else ())
+
+
+def test_what_a_listing_promises_is_so() -> None:
+    """The last line: every code stands on the page, by hand with a way out, or in the table of rules with a demand."""
+    page = (ROOT / "docs" / "problems.md").read_text("utf-8")
+    assert {code for code in known_codes() if f"`{code}`" not in page} == set()
+    assert all(row.help for rows in problem_page().values() for row in rows)
+
+
 def test_a_code_is_explained_as_the_page_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "problems.md").read_text("utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith("| `session-busy`"))
