@@ -141,6 +141,20 @@ def test_the_table_of_rules_is_current() -> None:
     assert len(CHECKED) > 100
 
 
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_stands_in_a_table(page: Path) -> None:
+    """A line of cells behind prose is printed as prose: a row follows a row, a head stands over its rule."""
+    lines = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).splitlines()
+    rows = [at for at, line in enumerate(lines) if line.startswith("|")]
+    heads = [at for at in rows if not at or not lines[at - 1].startswith("|")]
+    assert [
+        lines[at] for at in heads if not re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", "".join(lines[at + 1 : at + 2]))
+    ] == []
+
+
 # ---- options and the manifest ----------------------------------------------------------------------------------------
 
 
@@ -155,6 +169,37 @@ def test_every_option_is_on_the_page_of_options() -> None:
     options = set(re.findall(r"(?<![\w-])(--[a-z-]+)", helps.split("Exit codes")[0] + helps)) - {"--help"}
     spelled = named | {f"--{each.replace('_', '-')}" for each in named}
     assert options - spelled == set()
+
+
+def options_of(module: str) -> set[str]:
+    """The long options that a command's help lists."""
+    told = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^  (?:-\w(?: \S+)?, )?(--[a-z-]+)", told, re.MULTILINE)) | {"--no-speculate"}
+
+
+@pytest.mark.parametrize(
+    ("section", "module"),
+    [("Of a request", "genai_runtime"), ("Of loading", "genai_runtime"), ("Of genai-run", "genai_runtime"),
+     ("Of genai-compile", "genai_compiler")],
+)  # fmt: skip
+def test_a_table_of_options_has_those_of_its_command(section: str, module: str) -> None:
+    """Each row's options are the command's, spelled with dashes or as the row says; none of those marked Python only."""
+    page = (DOCS / "options.md").read_text("utf-8")
+    body = page.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    known = options_of(module)
+    for line in body.splitlines():
+        if not line.startswith("| `"):
+            continue
+        cell = line.split("|")[1]
+        names = re.findall(r"`(--[a-z-]+)", cell) or [
+            f"--{each.replace('_', '-')}" for each in re.findall(r"`([a-z]\w+)`", cell)
+        ]
+        if "Python only" in cell:
+            argument = re.findall(r"`([a-z]\w+)`", cell)[0]
+            assert f"--{argument.replace('_', '-')}" not in known, line
+        else:
+            assert names, line
+            assert set(names) <= known, line
 
 
 def test_every_entry_of_the_manifest_is_described(compiled: Callable[[str], tuple[Path, Traced]]) -> None:
