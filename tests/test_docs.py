@@ -183,7 +183,7 @@ def options_of(module: str) -> set[str]:
      ("Of genai-compile", "genai_compiler")],
 )  # fmt: skip
 def test_a_table_of_options_has_those_of_its_command(section: str, module: str) -> None:
-    """Each row's options are the command's, spelled with dashes or as the row says; none of those marked Python only."""
+    """Each row's options are the command's, spelled with dashes or as the row says; not those marked Python only."""
     page = (DOCS / "options.md").read_text("utf-8")
     body = page.partition(f"## {section}\n")[2].partition("\n## ")[0]
     known = options_of(module)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 MOST = 1 << 31
 """Rows and tokens that --memory takes at most."""
+DESCRIPTION = (
+    "Compile an ONNX generative-AI package into an executor. `genai-compile convert PACKAGE` writes the workflow that "
+    "is read from a package of another dialect as a document to edit; `genai-compile convert --help` has its options."
+)
 EXIT_DONE, EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 3
 MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): pip install 'genai-compile[{extra}]'"
 
@@ -119,9 +123,7 @@ def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) ->
 
 
 def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "genai-compile", description="Compile an ONNX generative-AI package into an executor.", epilog=__doc__
-    )
+    parser = argparse.ArgumentParser("genai-compile", description=DESCRIPTION, epilog=__doc__)
     parser.add_argument(
         "package",
         nargs="?",

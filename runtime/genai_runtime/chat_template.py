@@ -204,7 +204,7 @@ def _named(value: Any, place: str) -> dict[str, str]:
 
 def _way_out(messages: Sequence[Message]) -> str:
     if any(each["role"] in ("system", "developer") for each in messages):
-        return "if it refuses the system message, fold_system=True puts that text into the user's turn"
+        return "if it refuses the system message, write it into the user's turn; in Python, fold_system=True does so"
     return ""
 
 

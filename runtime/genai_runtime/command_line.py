@@ -7,8 +7,24 @@ from pathlib import Path
 from genai_runtime.problem import RequestError
 from genai_runtime.versions import ShowVersion
 
-FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-WHOLE = ("top_k", "seed", "min_new_tokens", "no_repeat_ngram_size")
+FLOATS = {
+    "temperature": "0 is greedy, more is wilder; default 1",
+    "top_p": "only the likeliest tokens with this mass together; default 1, all",
+    "min_p": "only tokens at least this fraction as likely as the best; default 0, all",
+    "repetition_penalty": "once for each token of prompt and output; default 1, none",
+    "presence_penalty": "once for each token of the output; default 0",
+    "frequency_penalty": "for each time that a token stands in the output; default 0",
+}
+WHOLE = {
+    "top_k": "only the N likeliest tokens; default 0, all",
+    "seed": "the same seed, the same tokens; default: a fresh one",
+    "min_new_tokens": "no end before N tokens; default 0",
+    "no_repeat_ngram_size": "no sequence of N tokens twice; default 0, off",
+}
+_SAMPLING = (
+    "An option left out has the package's default, else the one named here. Temperature, top-k, top-p or min-p asks "
+    "for sampling; without any, the package's default decides, else the output is greedy."
+)
 
 _OF_TEXT = (
     "image",
@@ -120,12 +136,9 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--audio", action="append", type=Path, default=[], metavar="FILE", help="hear this sound; may be repeated"
     )
-    parser.add_argument("--system", help="system message of a chat")
-    parser.add_argument("-n", "--max-new-tokens", type=int)
-    for name in FLOATS:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float)
-    for name in WHOLE:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    parser.add_argument("--system", metavar="TEXT", help="system message of a chat")
+    most = "how many tokens at most, without the prompt; default: what the package or its context leaves"
+    parser.add_argument("-n", "--max-new-tokens", type=int, metavar="N", help=most)
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
     parser.add_argument(
         "--adapter", action="append", default=[], metavar="NAME[=SCALE]", help="use this LoRA adapter; may be repeated"
@@ -135,6 +148,11 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speculate", action=argparse.BooleanOptionalAction, help="whether the package's proposer drafts tokens"
     )
+    sampling = parser.add_argument_group("sampling", _SAMPLING)
+    for name, help in FLOATS.items():
+        sampling.add_argument(f"--{name.replace('_', '-')}", type=float, metavar="X", help=help)
+    for name, help in WHOLE.items():
+        sampling.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=help)
 
 
 def _add_picture_options(parser: argparse.ArgumentParser) -> None:
@@ -142,8 +160,8 @@ def _add_picture_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--negative-prompt", metavar="TEXT", help="what a picture is not to show")
     parser.add_argument("--steps", type=int, metavar="N", help="steps of a picture")
     parser.add_argument("--guidance-scale", type=float, metavar="X", help="how closely a picture keeps to its prompt")
-    parser.add_argument("--width", type=int, metavar="PIXELS")
-    parser.add_argument("--height", type=int, metavar="PIXELS")
+    parser.add_argument("--width", type=int, metavar="PIXELS", help="of a picture; default: the package's")
+    parser.add_argument("--height", type=int, metavar="PIXELS", help="of a picture; default: the package's")
     parser.add_argument(
         "--strength", type=float, metavar="X", help="part of the steps, for one that starts from latents"
     )

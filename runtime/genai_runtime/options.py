@@ -14,6 +14,11 @@ from genai_runtime.values import Array, from_bfloat16
 
 _DEFAULTED = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size")
 SAMPLING = tuple(each.name for each in fields(SamplingOptions))
+OF_GENERATE = (
+    "max_new_tokens", "stop", "stop_on_eos", "add_special_tokens", "skip_special_tokens", "images", "audio", "adapters",
+    "session", "speculate",
+)  # fmt: skip
+"""Options of `generate` beside those of sampling."""
 ROLES = {
     "temperature": "sampling_temperature",
     "top_k": "sampling_top_k",
@@ -71,9 +76,13 @@ def _merged(given: Mapping[str, Any], package: Mapping[str, Any], prompt_length:
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
     unknown = sorted(set(given) - set(SAMPLING))
     if unknown:
-        raise RequestError(
-            "unknown-option", f"no such option: {', '.join(unknown)}", help=f"options: {', '.join(SAMPLING)}"
-        )
+        from difflib import get_close_matches
+
+        known = (*OF_GENERATE, *SAMPLING)
+        near = [name for each in unknown for name in get_close_matches(each[:64], known, n=1)]
+        meant = f"did you mean {' and '.join(dict.fromkeys(near))}? " if near else ""
+        what = f"no such option: {', '.join(unknown)}"
+        raise RequestError("unknown-option", what, help=f"{meant}options: {', '.join(known)}")
 
 
 def row_values(given: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def speculates(manifest: Mapping[str, Any], wanted: bool | None) -> bool:
     if wanted and not driven:
         reason = facts["reason"] if facts is not None else "its document has no 'speculative' block"
         what = f"nothing drafts tokens for this package: {reason}"
-        raise RequestError("no-proposer", what, help="leave speculate out; the tokens are the same")
+        raise RequestError("no-proposer", what, help="leave speculate (--speculate) out; the tokens are the same")
     return wanted
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -196,6 +197,8 @@ def test_a_request_that_cannot_be_served(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"genai-run: {code}: ")
+    if "--system" in arguments:
+        assert "write it into the user's turn" in err, "a way out that the command has"
 
 
 def test_what_was_not_compiled(capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,6 +269,16 @@ def test_without_onnx_runtime_it_says_what_to_install(folder: str, arguments: li
     assert "Traceback" not in ended.stderr
     assert "genai-compile[cpu]" in ended.stderr
     assert "genai-compile[gpu]" in ended.stderr
+
+
+def test_every_option_has_a_help() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "genai_runtime", "--help"], capture_output=True, text=True, check=True,
+        env={**os.environ, "COLUMNS": "240"},
+    ).stdout  # fmt: skip
+    options = re.findall(r"^  (-.*(?:\n {24}.*)?)$", told, re.MULTILINE)
+    assert len(options) > 30
+    assert [each for each in options if not re.search(r"\S(  +|\n +)\S", each)] == []
 
 
 def test_help_needs_nothing(folder: str) -> None:

@@ -1,8 +1,10 @@
 """The text level: one generation seen in every way, its ends, its options, and several at once."""
 
+import inspect
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_compiler import compile_package
-from genai_runtime import Generation, Piece, RequestError, Stats
+from genai_runtime import Generation, Model, Piece, RequestError, SamplingOptions, Stats
 
 from tests.conftest import FIXTURES
 from tests.reference.plain_loop import greedy
@@ -239,7 +241,16 @@ def test_an_unknown_option_is_named_with_the_known_ones(model: Models, case: str
     with pytest.raises(RequestError, match="no such option: beams, temprature") as refused:
         model(case).generate(PROMPT, temprature=1.0, beams=4)
     assert refused.value.code == "unknown-option"
-    assert "temperature" in refused.value.help
+    assert refused.value.help.startswith("did you mean temperature?")
+
+
+def test_the_help_of_an_unknown_option_has_every_argument(model: Models) -> None:
+    with pytest.raises(RequestError, match="no such option: max_tokens") as refused:
+        model("tiny-gqa-v1").generate(PROMPT, max_tokens=8)
+    assert refused.value.help.startswith("did you mean max_new_tokens? options: ")
+    arguments = set(inspect.signature(Model.generate).parameters) - {"self", "prompt", "batch", "sampling"}
+    arguments |= {each.name for each in fields(SamplingOptions)}
+    assert set(refused.value.help.partition("options: ")[2].split(", ")) == arguments
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ class Asked:
     def __init__(self, spec: LoraSpec | None, wishes: Sequence[Wish]) -> None:
         self._spec, self._wishes = spec, tuple(wishes)
         if spec is None and any(wishes):
-            raise RequestError("no-adapter-service", "the package has no adapters", help="leave `adapters` out")
+            help = "leave `adapters` (--adapter) out"
+            raise RequestError("no-adapter-service", "the package has no adapters", help=help)
         for row, wish in enumerate(wishes):
             if spec is not None:
                 _check(spec, row, wish)
