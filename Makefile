@@ -83,7 +83,7 @@ $(MODEL)/%.compiled/manifest.json: $(MODEL)/%.stamp $(COMPILER)
 
 # An environment is whole when its stamp is there. An interrupted one starts anew; pip keeps what it has downloaded.
 $(VENV)/demo.stamp: pyproject.toml
-	@test -n "$(VERSION)" || { echo "$(or $(PYTHON),CPython >= 3.11) is not to be found. Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 2; }
+	@test -n "$(VERSION)" || { $(or $(PYTHON),false) --version >&2 || true; echo "$(or $(PYTHON),CPython >= 3.11) is not to be found or does not run. Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $(VERSION); 3.11 is the oldest that works" >&2; exit 2; }
 	@echo "environment: $(VENV) (Python $(VERSION), ONNX Runtime for $(DEVICE))"
 	@$(PYTHON) -m venv --clear $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; }

@@ -81,6 +81,20 @@ def test_make_has_the_targets_that_pages_name() -> None:
     assert {each for each in named if not re.search(rf"^{each}:", makefile, re.MULTILINE)} == set()
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+def test_an_interpreter_that_does_not_run_is_heard(tmp_path: Path) -> None:
+    """A shim stands for a version that is not installed: what it says is the way out, so it is shown."""
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\necho 'python3.99 exists in no version set here' >&2\nexit 127\n", "utf-8")
+    shim.chmod(0o755)
+    command = ["make", "-C", str(ROOT), f"PYTHON={shim}", f"VENV={tmp_path}/env", "setup"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "exists in no version set here" in ended.stderr
+    assert f"{shim} is not to be found or does not run" in ended.stderr
+    assert list(tmp_path.iterdir()) == [shim]
+
+
 # ---- codes -----------------------------------------------------------------------------------------------------------
 
 CODE = re.compile(r"[a-z]+(-[a-z0-9]+)+")

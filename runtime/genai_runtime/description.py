@@ -3,9 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from genai_runtime.options import ROLES
+from genai_runtime.row_selection import ROLE as ROW_SELECTION
 from genai_runtime.runtime_steps import DECODE, POLICY
 from genai_runtime.sessions import Sessions
 from genai_runtime.speculation import described as drafting
+
+
+def _is_asked_for(given: Mapping[str, Any]) -> bool:
+    """Whether a caller has to give it: `run` refuses to go without. What the document itself holds is no question."""
+    answered = given["source"] == "request" and given["role"] in {*ROLES.values(), ROW_SELECTION}
+    return bool(given["required"]) and given["default"] is None and not answered
 
 
 def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
@@ -16,7 +24,7 @@ def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
         "compiler": data["compiler"],
         "identity": data["identity"],
         "cache_dependencies": data["cache_dependencies"],
-        "inputs": data["inputs"],
+        "inputs": [{**each, "required": _is_asked_for(each)} for each in data["inputs"]],
         "media": [{name: each[name] for name in ("kind", "input", "tensors", "required")} for each in data["media"]],
         "outputs": data["outputs"],
         "profiles": [

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import genai_runtime
+import numpy as np
 import pytest
-from genai_runtime import ExecutionError, Generation, Model
+from genai_runtime import ExecutionError, Generation, Model, RequestError
 from genai_runtime.cli import main
 from tokenizers import Tokenizer
 
@@ -106,6 +108,30 @@ def test_describe(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "case", ["tiny-decoder", "tiny-runtime-policy", "branch-joins", "session-counter", "tiny-gqa-v1"]
+)
+def test_describe_calls_required_what_a_run_asks_for(compiled: Callable[[str], tuple[Path, Traced]], case: str) -> None:
+    """An empty run is refused for what is missing; what has a value of its own, as literals have, is not asked for."""
+    with genai_runtime.load(compiled(case)[0]) as model:
+        inputs = model.describe()["inputs"]
+        assert {each["name"] for each in inputs if each["source"] == "literal" and each["required"]} == set()
+        given: dict[str, Any] = {}
+        while True:
+            try:
+                model.run(given)
+            except RequestError as refused:
+                if refused.code != "missing-input":
+                    break
+                (name,) = re.findall(r"input '([^']+)'", refused.what)
+                (spec,) = (each for each in inputs if each["name"] == name)
+                assert name not in given
+                given[name] = np.ones([each if isinstance(each, int) else 1 for each in spec["shape"]], spec["dtype"])
+            else:
+                break
+        assert {each["name"] for each in inputs if each["required"]} == set(given)
 
 
 def test_a_stop_string_ends_the_text_before_it(
