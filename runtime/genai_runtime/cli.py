@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime.command_line import FLOATS, WHOLE, parse, refuse_picture_options, refuse_text_options
+from genai_runtime.file_forms import WAV, hold_ending
 from genai_runtime.problem import GenaiError, LoadError, RequestError
 
 if TYPE_CHECKING:
@@ -109,9 +110,10 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
 
 
 def _say(model: "Model", arguments: argparse.Namespace) -> int:
-    """Speech to a file. Raises RequestError `no-file` without one."""
+    """Speech to a file. Raises RequestError `no-file` without one, `file-ending`."""
     if arguments.save is None:
         raise RequestError("no-file", "--speech makes a sound, and nothing says where to", help="add --save FILE.wav")
+    hold_ending(arguments.save, WAV)  # the only form of speech; said before the work
     audio = model.speech(arguments.speech, arguments.instructions)
     print(f"{audio.save(arguments.save)}: {audio.content_type}, {audio.channels} x {audio.sample_rate} Hz")
     return EXIT_DONE

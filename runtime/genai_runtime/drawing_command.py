@@ -5,6 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from genai_runtime.file_forms import PNG, hold_ending
 from genai_runtime.problem import RequestError
 from genai_runtime.task_command import given_inputs
 
@@ -16,6 +17,7 @@ def show_drawing(model: "Model", arguments: argparse.Namespace, ids: list[int] |
     """Draw and write. ids: the prompt's tokens, None for a text. Raises RequestError, ExecutionError, OSError."""
     if arguments.save is None:
         raise RequestError("no-file", "the package makes a picture, and nothing says where to", help="add -o FILE.png")
+    hold_ending(arguments.save, PNG)
     if not arguments.save.absolute().parent.is_dir():  # said before minutes of work
         what = f"there is no folder '{arguments.save.absolute().parent}' for the picture"
         raise RequestError("no-file", what, help="make it, or name another file")

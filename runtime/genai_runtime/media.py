@@ -18,8 +18,11 @@ from genai_runtime.adapters.audio.wav import (
     pcm16,
     wav_header,
 )
+from genai_runtime.file_forms import RAW, WAV, hold_ending
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.values import Array
+
+WAV_TYPE = "audio/wav"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Media:
     @property
     def content_type(self) -> str:
         """The MIME type of the bytes; raw samples have none of their own."""
-        return "audio/wav" if self.container == "wav" else "application/octet-stream"
+        return WAV_TYPE if self.container == "wav" else "application/octet-stream"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Audio:
     channels: int
 
     def save(self, file: str | Path) -> Path:
-        """Write the bytes; returns the path. OSError where that is not possible."""
+        """Write the bytes; returns the path. Raises RequestError `file-ending`, OSError where that is not possible."""
+        hold_ending(file, WAV if self.content_type == WAV_TYPE else RAW)
         target = Path(file)
         target.write_bytes(self.content)
         return target

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from genai_runtime.file_forms import PNG, hold_ending
 from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
@@ -65,6 +66,10 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def save_png(file: str | Path, picture: npt.NDArray[np.uint8]) -> None:
-    """Write a picture, as `Result.images` gives it, to a PNG file. Raises RequestError `no-pictures`, OSError."""
+    """Write a picture, as `Result.images` gives it, to a PNG file.
+
+    Raises RequestError `no-pictures`, `file-ending`, OSError.
+    """
+    hold_ending(file, PNG)
     data = png_bytes(picture)
     Path(file).write_bytes(data)

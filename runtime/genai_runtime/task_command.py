@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from genai_runtime.file_forms import NPY, hold_ending
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import profile_named
 from genai_runtime.values import NUMPY, Array
@@ -21,6 +22,8 @@ _FORM = "--input wants NAME=FILE.npy or NAME=JSON"
 def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | None) -> None:
     """Run and print. ids: the prompt's tokens, None without one. Raises RequestError, ExecutionError."""
     profile_named(model.profiles, arguments.task)  # said before anything runs
+    if arguments.save is not None:
+        hold_ending(arguments.save, NPY)
     declared = model.describe()["inputs"]
     inputs = given_inputs(arguments.input, declared)
     if ids is not None:

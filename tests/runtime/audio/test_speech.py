@@ -245,4 +245,7 @@ def test_the_command_writes_the_sound(tmp_path: Path, capsys: pytest.CaptureFixt
         assert file.read_bytes() == model.speech("Hello", "softly").content
     assert main([folder, "--speech", "Hello"]) == 2
     assert "no-file" in capsys.readouterr().err
+    assert main([folder, "--speech", "Hello", "--save", str(tmp_path / "said.mp3")]) == 2
+    assert "name it said.wav" in capsys.readouterr().err
+    assert not (tmp_path / "said.mp3").exists()
     assert main([folder, "--speech", "Hello", "--save", str(tmp_path / "no" / "said.wav")]) == 2
