@@ -120,10 +120,26 @@ def test_a_bundle_runs_without_its_package(package: Path) -> None:
 
 
 def test_what_is_no_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "no-package", tmp_path / "absent")
+    told = refused(capsys, "no-package", tmp_path / "absent")
+    assert f"the package '{(tmp_path / 'absent').as_posix()}' does not exist" in told
     (tmp_path / "file").write_text("x")
     refused(capsys, "no-package", tmp_path / "file")
     assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [("tiny-gqa", "tiny-gqa-v1"), ("tiny-gka-v1/model", "tiny-gqa-v1"), ("elsewhere", None), ("file-v", None)],
+)
+def test_a_folder_that_is_not_there_has_a_near_one(
+    asked: str, near: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nearest folder beside the first part that is missing; a file is none."""
+    (tmp_path / "tiny-gqa-v1").mkdir()
+    (tmp_path / "file-v1").write_text("x")
+    told = refused(capsys, "no-package", tmp_path / asked)
+    assert ("did you mean" in told) == (near is not None)
+    assert near is None or f"did you mean {(tmp_path / near).as_posix()}?" in told
 
 
 def test_all_problems_at_once_with_a_count(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

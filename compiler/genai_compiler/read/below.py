@@ -1,15 +1,18 @@
 """A folder that is no package itself but holds some, or is one of a kind that is not read: said by name."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from genai_compiler.problem import Place, Problem
 from genai_compiler.read.files import METADATA_NAMES
 from genai_compiler.read.genai_config import CONFIG_NAME
+from genai_compiler.read.suggest import closest
 
 COMPONENTS = "manifest.json"
 _MOST = 200
 """Folders looked into: a hub's repository has a dozen."""
+_MOST_BESIDE = 2000
 
 
 def not_a_package(root: Path) -> Problem | None:
@@ -24,6 +27,20 @@ def not_a_package(root: Path) -> Problem | None:
         help = f"compile the folder of one variant, with a {CONFIG_NAME}"
         return Problem("unsupported-package-class", Place(COMPONENTS), "", what, help)
     return None
+
+
+def near_folder(absent: Path) -> str:
+    """The folder most like the first part of a path that is not there, with the parts before it; "" for none."""
+    while not absent.parent.exists() and absent.parent != absent:
+        absent = absent.parent
+    if absent.exists():
+        return ""
+    try:
+        beside = [each.name for each in islice(absent.parent.iterdir(), _MOST_BESIDE) if each.is_dir()]
+    except OSError:
+        return ""
+    near = closest(absent.name, sorted(beside))
+    return (absent.parent / near).as_posix() if near is not None else ""
 
 
 def _packages(root: Path) -> Iterator[str]:

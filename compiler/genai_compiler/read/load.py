@@ -18,7 +18,7 @@ from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_pla
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
-from genai_compiler.read.below import not_a_package
+from genai_compiler.read.below import near_folder, not_a_package
 from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.document import Metadata, OnnxImplementation
 from genai_compiler.read.files import METADATA_NAMES, find_metadata, read_document
@@ -56,12 +56,18 @@ def load_package(root: Path, complete: bool = True, graph: str | Sequence[str] |
         raise CompileError([problem]) from refused
 
 
+def _no_folder(root: Path) -> Problem:
+    what = "is a file, not a folder" if root.exists() else "does not exist"
+    help = "name the folder that holds inference_metadata.yaml or genai_config.json"
+    help += f"; {DOCUMENT_HELP}" if root.is_file() else ""
+    near = near_folder(root)
+    help = f"did you mean {near}? else {help}" if near else help
+    return Problem("no-package", Place(root.name), "", f"the package '{root.as_posix()}' {what}", help)
+
+
 def _loaded(root: Path, complete: bool, graphs: tuple[str, ...]) -> Package:
     if not root.is_dir():
-        what = "is a file, not a folder" if root.exists() else "does not exist"
-        help = "name the folder that holds inference_metadata.yaml or genai_config.json"
-        help += f"; {DOCUMENT_HELP}" if root.is_file() else ""
-        raise CompileError([Problem("no-package", Place(root.name), "", f"the package '{root.name}' {what}", help)])
+        raise CompileError([_no_folder(root)])
     file = find_metadata(root)
     if file is None and not (root / CONFIG_NAME).exists() and (told := not_a_package(root)) is not None:
         raise CompileError([told])
