@@ -87,6 +87,19 @@ def content_of(name: str, file: Bytes | Path) -> bytes:
         raise RequestError("unreadable-file", f"input '{name}': '{file}' can't be read: {failure}") from failure
 
 
+def hold_flags(**flags: Any) -> None:
+    """Options that hold for a whole request and are true or false. Raises RequestError `bad-option`."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            help = "give True or False; it holds for every row" + _one_by_one(value)
+            raise RequestError("bad-option", f"{name} is true or false, got {_short(value)}", help=help)
+
+
+def _one_by_one(value: Any) -> str:
+    """The way out for who gives a value a row where an option has one for all."""
+    return ": run rows that differ in it one by one" if isinstance(value, list | tuple | np.ndarray) else ""
+
+
 def hold_session(session: Any) -> str | None:
     """A session's name. Raises RequestError `bad-session`."""
     if session is not None and not isinstance(session, str):
