@@ -79,7 +79,7 @@ class Model(Speaking, DrawingSide):
         sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...). Of
         these and max_new_tokens a list gives one value a row; what else there is holds for all rows. Without any the
         package's defaults decide, and greedy where it has none. stop: strings that end a row, beside the package's
-        end tokens. images, audio: files (bytes or Paths), for a package that takes them; every row sees them, and
+        end tokens. images, audio: files (paths or bytes), for a package that takes them; every row sees them, and
         each place for a picture in a prompt becomes its tokens; beside a sound the package may say how an output
         starts where there is no prompt. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in
         slot order; for a batch also a list with one of these a row. session: continue the conversation of that name;
@@ -188,7 +188,8 @@ class Model(Speaking, DrawingSide):
     ) -> Result:
         """One invocation with exactly the document's inputs, by name or application alias.
 
-        inputs: arrays; for an input that takes a file's bytes also the bytes, a Path, or a list of them.
+        inputs: arrays, or Python's numbers in lists, which take the input's dtype; for an input that takes a file's
+        bytes also the bytes, a path, or a list of them.
         session: keeps session-scoped state between calls under this name; without it every call is a first turn.
         overrides: overridable component -> the declared component to run in its place. speculate: as for `generate`.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
@@ -220,7 +221,7 @@ class Model(Speaking, DrawingSide):
     ) -> Generator[Event, None, Result]:
         executor = self._executor
         hold_flags(stop_on_eos=stop_on_eos)
-        tensors = as_tensors(inputs)
+        tensors = as_tensors(inputs, self._manifest.data["inputs"])
         turn = self._turn(session)
         refuse_owned(self._manifest.data, tensors)
         self._files.hold(tensors)

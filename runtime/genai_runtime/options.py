@@ -126,10 +126,15 @@ def resolve_limits(
             f"the prompt has {longest} tokens and max_new_tokens is {said}; the context holds {context} in all",
             help="shorten the prompt",
         )
+    left = _left(prompts, context, generation) if None in wanted else [0] * len(prompts)
+    return Limits(tuple(room if own is None else int(own) for own, room in zip(wanted, left, strict=True)), context)
+
+
+def _left(prompts: Sequence[Sequence[int]], context: int, generation: Mapping[str, Any]) -> list[int]:
+    """New tokens of each row where the caller states no number."""
     most = int(generation["defaults"].get("max_length") or context)
     total = min(most, context or most)
-    left = [max(0, total - len(each)) if total else DEFAULT_NEW for each in prompts]
-    return Limits(tuple(room if own is None else int(own) for own, room in zip(wanted, left, strict=True)), context)
+    return [max(0, total - len(each)) if total else DEFAULT_NEW for each in prompts]
 
 
 def resolve_roles(
