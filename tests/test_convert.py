@@ -3,6 +3,8 @@
 Tokens come from the data of exporters' packages; the round trip compares the plans of two packages that share graphs.
 """
 
+import inspect
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,29 @@ def test_comments_say_where_facts_came_from_and_what_is_not_said(tmp_path: Path)
     at = next(number for number, line in enumerate(lines) if line.strip() == "decoder:")
     assert "model.onnx" in lines[at - 1]
     assert "top_k: 5" in made.text
+
+
+def test_what_the_document_can_not_say_does_not_count_beside_it(tmp_path: Path) -> None:
+    """Session options that the manifest had are gone, as the head says; `load` gives the number of threads alone."""
+    options = {"intra_op_num_threads": 3, "enable_mem_pattern": False, "graph_optimization_level": "ORT_ENABLE_BASIC"}
+    folder = write_package(tmp_path / "p", Recipe(), config(session_options=options))
+    compile_package(folder, out=tmp_path / "before")
+    made = convert_package(folder)
+    (folder / "inference_metadata.yaml").write_text(made.text, "utf-8")
+    compile_package(folder, out=tmp_path / "after")
+    before, after = (
+        json.loads((tmp_path / out / "manifest.json").read_text("utf-8"))["session"]["options"]
+        for out in ("before", "after")
+    )
+    assert before["intra_op_num_threads"] == 3
+    assert after == {}
+    assert all(sum(name in each for each in made.unsaid) == 1 for name in before)
+    assert not any("when loading" in each for each in made.unsaid)
+    assert "not asked then" in " ".join(made.text.split("schema_version")[0].replace("#", " ").split())
+    assert "threads" in inspect.signature(genai_runtime.load).parameters
+    assert "providers" in inspect.signature(genai_runtime.load).parameters
+    (told,) = (each for each in made.unsaid if "intra_op_num_threads" in each)
+    assert "load(threads=...)" in told
 
 
 def test_version_2_is_converted_too_and_its_wishes_of_places_are_said(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A package of another dialect -> its workflow as a document: what the compiler understood, to be read and edited.
 
-The document holds all that decides what runs. What the format has no field for stays where it stands, and is said.
+The document holds all that decides what runs. What the format has no field for is said: it does not count any more once
+the document stands beside the file that says it, because that file is not asked then.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ _FLOW: DocPath = ("pipeline", "workflow")
 
 @dataclass(frozen=True)
 class Converted:
-    """The document's text; unsaid: what it cannot say, and where that stays; problems: warnings."""
+    """The document's text; unsaid: what it cannot say, and what else can; problems: warnings."""
 
     text: str
     unsaid: tuple[str, ...]
@@ -98,7 +99,8 @@ def _head(package: Package) -> Iterator[str]:
 def _listed(unsaid: tuple[str, ...]) -> Iterator[str]:
     if unsaid:
         yield ""
-        yield "What this document has no field for, and where it stays:"
+        yield "What this document has no field for. It does not count any more once the document stands beside the file"
+        yield "that says it, which is not asked then; what gives it otherwise stands with each:"
         yield from (f"- {each}" for each in unsaid)
 
 
@@ -131,16 +133,20 @@ def _unsaid(package: Package) -> Iterator[str]:
     file, text, session = package.document_file, package.text, package.session
     options: dict[str, Any] = {name: getattr(session, name) for name in ATTRIBUTES}
     options = {name: value for name, value in options.items() if value is not None} | dict(session.entries)
+    threads = options.pop("intra_op_num_threads", None)
+    if threads is not None:
+        yield f"session option intra_op_num_threads {threads}: {file}; load(threads=...), genai-run --threads"
     if options:
-        yield f"session options ({_spelled(options)}): {file}; a caller gives them when loading"
+        yield f"session options ({_spelled(options)}): {file}; nothing else gives them"
     if session.providers:
-        yield f"preferred providers ({', '.join(each.name for each in session.providers)}): {file}; as above"
+        names = ", ".join(each.name for each in session.providers)
+        yield f"preferred providers ({names}): {file}; load(providers=[...]), genai-run --provider"
     for hint in package.hints:
         kind = f" {hint.device.type}" if hint.device is not None else ""
         yield f"{hint.action}{kind}: {hint.name}; an execution_hints.json can say it"
     for word, number in (("start token", text.bos), ("padding token", text.pad)):
         if number is not None:
-            yield f"{word} {number}: {file}, or the text files"
+            yield f"{word} {number}: {file}; the text files, which are read as before"
     if package.sampled_ids is not None and _width(package.lowered) not in (None, package.sampled_ids):
         yield f"only ids below {package.sampled_ids} may be sampled, of {_width(package.lowered)} scores: {file}"
 

@@ -77,10 +77,10 @@ class Executor:
         # pipeline.workflow.steps[0]: invoke eyes
         pixels, sizes = eyes(request_pictures)
         agree("pictures", "pipeline.workflow.steps[0]", (pixels, 0, 1), (sizes, 0, 1))
-        has_extent(pixels, 1, 3, "'pixels'", "pipeline.workflow.steps[0]")
-        has_extent(pixels, 2, 8, "'pixels'", "pipeline.workflow.steps[0]")
-        has_extent(pixels, 3, 8, "'pixels'", "pipeline.workflow.steps[0]")
-        has_extent(sizes, 1, 2, "'sizes'", "pipeline.workflow.steps[0]")
+        has_extent(pixels, 1, 3, "'pixels'", "pipeline.workflow.steps[0]", "request.pictures", inputs)
+        has_extent(pixels, 2, 8, "'pixels'", "pipeline.workflow.steps[0]", "request.pictures", inputs)
+        has_extent(pixels, 3, 8, "'pixels'", "pipeline.workflow.steps[0]", "request.pictures", inputs)
+        has_extent(sizes, 1, 2, "'sizes'", "pipeline.workflow.steps[0]", "request.pictures", inputs)
         del request_pictures
         # pipeline.workflow.steps[1]: invoke negative
         dark, light = negative(pixels)

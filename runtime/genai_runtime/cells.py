@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from genai_runtime.inputs import Dim, unify
+from genai_runtime.inputs import Bound, Dim, unify
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.values import Array, Value, dtype_of, to_array
 
@@ -115,10 +115,19 @@ def agree(symbol: str, origin: str, *places: tuple[Value, int, int]) -> None:
         raise ExecutionError("symbol-conflict", what, origin=origin)
 
 
-def has_extent(value: Value, axis: int, extent: int, what: str, origin: str) -> None:
-    """A fixed extent that the contract promises."""
+def has_extent(
+    value: Value, axis: int, extent: int, what: str, origin: str, files: str = "", inputs: Bound | None = None
+) -> None:
+    """A fixed extent that the contract promises. files: the input of `inputs` whose files alone the value is made of.
+
+    Raises ExecutionError `wrong-shape`; RequestError where the caller's files are the cause.
+    """
     found = _extent(value, axis, what, origin)
     if found != extent:
+        if inputs is not None:
+            from genai_runtime.wrong_files import wrong_files
+
+            raise wrong_files(f"{what} has extent {found} on axis {axis}, the package takes {extent}", files, inputs)
         what = f"{what} has extent {found} on axis {axis}, its contract says {extent}"
         raise ExecutionError("wrong-shape", what, origin=origin)
 

@@ -105,7 +105,7 @@ class DrawingSide:
         failed step.
         """
         name = self._picture_output(output)
-        given = as_tensors(inputs or {})
+        given = as_tensors(inputs or {}, self._manifest.data["inputs"])
         roles = self._roles(options)
         if input_of(self._manifest.data, "seed") is not None and "noise" not in given and "seed" not in roles:
             roles["seed"] = secrets.randbits(32)

@@ -1,12 +1,13 @@
 """What a caller hands in, before anything reads it: prompts, token ids, input tensors, session names."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from genai_runtime.adapters.files import join_files
+from genai_runtime.given_numbers import numbers_as
 from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
@@ -45,8 +46,18 @@ def token_ids(prompt: Any) -> list[int]:
     return [int(each) for each in entries]
 
 
-def as_tensors(inputs: Any) -> dict[str, Array]:
-    """The inputs of `run` as arrays; bytes and Paths are files. Raises RequestError `bad-inputs`, `bad-value`."""
+Declared = Sequence[Mapping[str, Any]]
+"""The inputs of a manifest: their name, application name and dtype."""
+Bytes = bytes | bytearray | memoryview
+_FILE = (*get_args(Bytes), Path, str)
+
+
+def as_tensors(inputs: Any, declared: Declared = ()) -> dict[str, Array]:
+    """The inputs of `run` as arrays; bytes and Paths are files, and for an input of bytes so is the text of a path.
+
+    Numbers of Python, alone or in lists, take the dtype that is declared where that can hold them; floats never become
+    whole numbers. Arrays stay as they are. Raises RequestError `bad-inputs`, `bad-value`, `no-such-file`, ...
+    """
     if not isinstance(inputs, Mapping):
         help = "give a mapping: input name -> array"
         raise RequestError("bad-inputs", f"the inputs are no mapping: {_short(inputs)}", help=help)
@@ -54,37 +65,53 @@ def as_tensors(inputs: Any) -> dict[str, Array]:
     odd = [name for name in given if not isinstance(name, str)]
     if odd:
         raise RequestError("bad-inputs", f"an input is named by text, got {_short(odd[0])}")
-    return {name: _tensor(name, value) for name, value in given.items()}
+    dtypes = {name: str(each["dtype"]) for each in declared for name in (each["application"], each["name"])}
+    return {name: _tensor(name, value, dtypes.get(name, "")) for name, value in given.items()}
 
 
-Bytes = bytes | bytearray | memoryview
-
-
-def _tensor(name: str, value: Any) -> Array:
-    if isinstance(value, Bytes | Path):
+def _tensor(name: str, value: Any, dtype: str) -> Array:
+    if isinstance(value, _FILE):
         value = [value]
-    if isinstance(value, list | tuple) and value and all(isinstance(each, Bytes | Path) for each in value):
-        files = cast(list[Bytes | Path], value)
+    if isinstance(value, list | tuple) and value and all(isinstance(each, _FILE) for each in value):
+        files = cast(list[Bytes | Path | str], value)
+        if dtype != "uint8" and any(isinstance(each, str) for each in files):
+            help = "give numbers; generate and chat take text; a path is read where an input takes a file's bytes"
+            raise RequestError("bad-value", f"input '{name}' takes numbers, got text: {_short(value)}", help=help)
         return np.frombuffer(join_files([content_of(name, each) for each in files]), np.uint8)
     try:
-        array = np.asarray(value)
+        array = numbers_as(value, dtype)
     except Exception as fault:  # whatever a foreign object's own conversion raises
         raise RequestError("bad-value", f"input '{name}' can't be made an array: {fault}") from fault
-    if array.dtype.kind == "O":
+    if array.dtype.kind not in "biufcV":
         raise RequestError("bad-value", f"input '{name}' is no array of numbers: {_short(value)}")
     return array
 
 
-def content_of(name: str, file: Bytes | Path) -> bytes:
-    """The bytes of a file. Raises RequestError `no-such-file`, `unreadable-file`."""
-    if not isinstance(file, Path):
+def content_of(name: str, file: Bytes | Path | str) -> bytes:
+    """The bytes of a file, by its path or as they are. Raises RequestError `no-such-file`, `unreadable-file`."""
+    if not isinstance(file, Path | str):
         return bytes(file)
-    if not file.is_file():
-        raise RequestError("no-such-file", f"input '{name}': there is no file '{file}'")
     try:
-        return file.read_bytes()
+        path = Path(file)
+        if not path.is_file():
+            raise RequestError("no-such-file", f"input '{name}': there is no file {_short(str(path))}")
+        return path.read_bytes()
     except OSError as failure:
-        raise RequestError("unreadable-file", f"input '{name}': '{file}' can't be read: {failure}") from failure
+        what = f"input '{name}': {_short(str(file))} can't be read: {failure.strerror}"
+        raise RequestError("unreadable-file", what) from failure
+
+
+def hold_flags(**flags: Any) -> None:
+    """Options that hold for a whole request and are true or false. Raises RequestError `bad-option`."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            help = "give True or False; it holds for every row" + _one_by_one(value)
+            raise RequestError("bad-option", f"{name} is true or false, got {_short(value)}", help=help)
+
+
+def _one_by_one(value: Any) -> str:
+    """The way out for who gives a value a row where an option has one for all."""
+    return ": run rows that differ in it one by one" if isinstance(value, list | tuple | np.ndarray) else ""
 
 
 def hold_session(session: Any) -> str | None:

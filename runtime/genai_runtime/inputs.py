@@ -153,12 +153,22 @@ def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
     wanted = np.dtype(NUMPY[spec.dtype])
     array = _in_bits(spec, array)
     if array.dtype != wanted:
-        raise RequestError("wrong-dtype", f"input '{spec.name}' is {array.dtype}, the package wants {spec.dtype}")
+        what = f"input '{spec.name}' is {array.dtype}, the package wants {spec.dtype}"
+        raise RequestError("wrong-dtype", what, help=f"give {_form(spec)}: an array of that type, or Python's numbers")
     if array.ndim != len(spec.dims):
         what = f"input '{spec.name}' has rank {array.ndim}, the package wants {len(spec.dims)}"
-        raise RequestError("wrong-rank", what)
+        raise RequestError("wrong-rank", what, help=f"give {_form(spec)}")
     unify(f"input '{spec.name}'", array.shape, spec.dims, symbols, spec.row_axis, spec.row_factor)
     return array
+
+
+def _form(spec: Input) -> str:
+    """What an input wants: its type and its shape."""
+    return f"{spec.dtype} of shape {_shape(spec.dims)}"
+
+
+def _shape(dims: Sequence[Dim]) -> str:
+    return f"[{', '.join('any' if each is None else str(each) for each in dims)}]"
 
 
 def _in_bits(spec: Input, array: Array) -> Array:
@@ -184,7 +194,8 @@ def unify(
         factor = row_factor if axis == row_axis else 1
         if isinstance(dim, int):
             if extent != dim:
-                raise RequestError("wrong-shape", f"{what} has extent {extent} on axis {axis}, the package wants {dim}")
+                fault = f"{what} has extent {extent} on axis {axis}, the package wants {dim}"
+                raise RequestError("wrong-shape", fault, help=f"give the shape {_shape(dims)}; it is {list(shape)}")
         elif dim is not None and (extent % factor or symbols.setdefault(dim, extent // factor) != extent // factor):
             times = f" times {factor}" if factor > 1 else ""
             raise RequestError(

@@ -13,7 +13,8 @@ from genai_runtime.sound_input import samples_of
 from genai_runtime.tokenizer import Tokenizer
 from genai_runtime.values import Array
 
-File = bytes | Path
+File = bytes | Path | str
+"""A file's bytes, or its path."""
 MAX_ENTRIES = 1 << 20
 """Tokens of all pictures of a request."""
 _WORDS = {
@@ -80,14 +81,15 @@ class MediaInputs:
             if files and kind == "audio" and found is None and self._sound is not None:
                 made |= samples_of(self._sound, files)
             elif files:
-                made |= as_tensors({self._input(kind): list(files)})
+                name = self._input(kind)
+                made |= as_tensors({name: list(files)}, [{"name": name, "application": "", "dtype": "uint8"}])
             elif found is not None and found.facts["required"] and found.facts["tensors"]:
                 raise _needed(kind, found)
         return made
 
     def _listed(self, kind: str, files: Sequence[File]) -> None:
-        if isinstance(files, bytes | str | Path):
-            what = f"{_WORDS[kind][1]} is a list of files: bytes or Path objects"
+        if isinstance(files, bytes | str | Path) or not all(isinstance(each, bytes | str | Path) for each in files):
+            what = f"{_WORDS[kind][1]} is a list of files: paths or bytes"
             raise RequestError("bad-inputs", what, help=f"write {_WORDS[kind][1]}=[...]")
 
     def _input(self, kind: str) -> str:

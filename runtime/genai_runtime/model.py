@@ -13,7 +13,7 @@ from genai_runtime.description import described
 from genai_runtime.drawing import DrawingSide
 from genai_runtime.further import Further
 from genai_runtime.generation import Generation, TextSettings
-from genai_runtime.given import as_tensors, hold_session
+from genai_runtime.given import as_tensors, hold_flags, hold_session
 from genai_runtime.kept import KeptSessions
 from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
@@ -62,7 +62,7 @@ class Model(Speaking, DrawingSide):
         prompt: str | Sequence[int] | None = None,
         *,
         batch: Sequence[str | Sequence[int]] | None = None,
-        max_new_tokens: int | None = None,
+        max_new_tokens: int | Sequence[int | None] | None = None,
         stop: str | Iterable[str] | None = None,
         stop_on_eos: bool = True,
         add_special_tokens: bool = True,
@@ -76,21 +76,25 @@ class Model(Speaking, DrawingSide):
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
 
-        sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...); a list
-        gives one value a row. Without any the package's defaults decide, and greedy where it has none. stop: strings
-        that end a row, beside the package's end tokens. images, audio: files (bytes or Paths), for a package that takes
-        them; every row sees them, and each place for a picture in a prompt becomes its tokens; beside a sound the
-        package may say how an output starts where there is no prompt. adapters: {alias: scale} or [alias, ...] of the
-        package's LoRA adapters, in slot order; for a batch also a list with one of these a row. session: continue the
-        conversation of that name; it takes the turn when the generation has run to its end. speculate: whether the
-        package's proposer drafts; the tokens are the same (docs/options.md). Nothing runs until the result is iterated
-        or asked for.
-        Raises RequestError (bad-prompt, bad-token, bad-stop, unknown-option, bad-sampling-options, option-not-allowed,
-        option-out-of-bounds, context-exceeded, empty-prompt, unsupported-option, no-image-input, no-audio-input,
-        missing-input, bad-audio, bad-image, image-limit, image-tokens, no-session-state, no-proposer, closed;
+        sampling: fields of SamplingOptions (temperature, top_k, top_p, min_p, repetition_penalty, seed, ...). Of
+        these and max_new_tokens a list gives one value a row; what else there is holds for all rows. Without any the
+        package's defaults decide, and greedy where it has none. stop: strings that end a row, beside the package's
+        end tokens. images, audio: files (paths or bytes), for a package that takes them; every row sees them, and
+        each place for a picture in a prompt becomes its tokens; beside a sound the package may say how an output
+        starts where there is no prompt. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in
+        slot order; for a batch also a list with one of these a row. session: continue the conversation of that name;
+        it takes the turn when the generation has run to its end. speculate: whether the package's proposer drafts;
+        the tokens are the same (docs/options.md). Nothing runs until the result is iterated or asked for.
+        Raises RequestError (bad-prompt, bad-token, bad-stop, bad-option, bad-length, wrong-row-count, unknown-option,
+        bad-sampling-options, option-not-allowed, option-out-of-bounds, context-exceeded, empty-prompt,
+        unsupported-option, no-image-input, no-audio-input, missing-input, bad-audio, bad-image, image-limit,
+        image-tokens, no-session-state, no-proposer, closed;
         bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
+        hold_flags(
+            stop_on_eos=stop_on_eos, add_special_tokens=add_special_tokens, skip_special_tokens=skip_special_tokens
+        )
         turn = self._turn(session)
         files = self._files.tensors(images, audio)
         if audio and prompt is None and batch is None:
@@ -126,6 +130,7 @@ class Model(Speaking, DrawingSide):
         Raises what `generate` raises for these.
         """
         self._check_open()
+        hold_flags(add_special_tokens=add_special_tokens)
         files = self._files.tensors(images, audio)
         return len(self._prompting.prompts(prompt, None, add_special_tokens, files)[0])
 
@@ -145,6 +150,7 @@ class Model(Speaking, DrawingSide):
         Raises RequestError `no-chat-template`, `chat-template-refused` (with the template's own words), and generate's.
         """
         self._check_open()
+        hold_flags(add_generation_prompt=add_generation_prompt, fold_system=fold_system)
         text = self.chat_template.render(
             messages,
             tools=tools,
@@ -182,7 +188,8 @@ class Model(Speaking, DrawingSide):
     ) -> Result:
         """One invocation with exactly the document's inputs, by name or application alias.
 
-        inputs: arrays; for an input that takes a file's bytes also the bytes, a Path, or a list of them.
+        inputs: arrays, or Python's numbers in lists, which take the input's dtype; for an input that takes a file's
+        bytes also the bytes, a path, or a list of them.
         session: keeps session-scoped state between calls under this name; without it every call is a first turn.
         overrides: overridable component -> the declared component to run in its place. speculate: as for `generate`.
         Raises RequestError (unknown-input, missing-input, wrong-dtype, ...), ExecutionError naming the failed step.
@@ -213,7 +220,9 @@ class Model(Speaking, DrawingSide):
         roles: Mapping[str, int | float] | None = None,
     ) -> Generator[Event, None, Result]:
         executor = self._executor
-        tensors = as_tensors(inputs)
+        hold_flags(stop_on_eos=stop_on_eos)
+        replaced = checked_overrides(self._manifest.data, overrides or {})
+        tensors = as_tensors(inputs, self._manifest.data["inputs"])
         turn = self._turn(session)
         refuse_owned(self._manifest.data, tensors)
         self._files.hold(tensors)
@@ -229,7 +238,7 @@ class Model(Speaking, DrawingSide):
                 end_ids=self._requests.end_ids_of(tensors),
                 valid_ids=self._requests.valid_ids,
                 context_length=int(self._generation["context_length"]),
-                overrides=checked_overrides(self._manifest.data, overrides or {}),
+                overrides=replaced,
                 audience=audience,
                 speculate=speculates(self._manifest.data, speculate),
             )

@@ -27,7 +27,7 @@ MAX_THREADS = 1024
 
 def load(
     folder: str | Path,
-    providers: Sequence[str] | None = None,
+    providers: str | Sequence[str] | None = None,
     threads: int | None = None,
     verify: bool = False,
     timings: bool = False,
@@ -35,10 +35,10 @@ def load(
 ) -> Model:
     """Load a compiled folder.
 
-    providers: execution providers in order, any spelling; strict: one that can't be used is an error. None: what the
-    package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads, default: the
-    cores this process may use. verify: check large files by content too. timings: note where time goes, in
-    `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
+    providers: an execution provider, or several in order, any spelling; strict: one that can't be used is an error.
+    None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
+    default: the cores this process may use. verify: check large files by content too. timings: note where time goes,
+    in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
     drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you trust as
     you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
@@ -115,8 +115,10 @@ def _tables(manifest: Manifest) -> dict[str, Table]:
 def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
     """Session options: the package's, then ours where it says nothing; the user's threads beat both."""
     options = {"inter_op_num_threads": 1, "log_severity_level": 3, **stated}
-    if threads is not None and not 1 <= threads <= MAX_THREADS:
-        raise LoadError("bad-threads", f"threads must be within 1..{MAX_THREADS}, got {threads}")
+    whole: Any = threads
+    if whole is not None and (whole is True or not hasattr(whole, "__index__") or not 1 <= whole <= MAX_THREADS):
+        what = f"threads is a whole number within 1..{MAX_THREADS}, got {threads!r}"
+        raise LoadError("bad-threads", what, help="leave it out for the cores that this process may use")
     if threads is not None or "intra_op_num_threads" not in options:
         options["intra_op_num_threads"] = threads or allowed_cores()
     return options

@@ -91,7 +91,8 @@ def row_values(given: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
     for name, value in given.items():
         if isinstance(value, list | tuple):
             if len(value) != rows:
-                raise RequestError("wrong-row-count", f"{name} has {len(value)} entries for {rows} rows")
+                what = f"{name} has {len(value)} entries for {rows} rows"
+                raise RequestError("wrong-row-count", what, help="give one value for all rows, or one a row")
             value = value[row]
         if value is not None:
             values[name] = value
@@ -108,28 +109,41 @@ def tensor_options(tensors: Mapping[str, Array | None]) -> dict[str, list[Any]]:
     return given
 
 
-def resolve_limits(max_new: int | None, prompts: Sequence[Sequence[int]], generation: Mapping[str, Any]) -> Limits:
-    """How far a request may go. Raises RequestError `context-exceeded` (with the numbers), `bad-length`.
+def resolve_limits(
+    max_new: int | Sequence[int | None] | None, prompts: Sequence[Sequence[int]], generation: Mapping[str, Any]
+) -> Limits:
+    """How far a request may go. max_new: for all rows, or a list with one a row.
+
+    Raises RequestError `context-exceeded` (with the numbers), `bad-length`, `wrong-row-count`.
 
     Terms: context_length is what the model was made for, prompt and output together; max_length (a package default)
     bounds the same sum; max_new_tokens counts the output alone and is what a caller gives.
     """
     context = int(generation["context_length"])
     longest = max(len(each) for each in prompts)
-    if max_new is not None and (isinstance(max_new, bool) or not isinstance(max_new, int) or max_new < 0):
-        raise RequestError("bad-length", f"max_new_tokens must be a whole number >= 0, got {max_new!r}")
+    wanted = [
+        row_values({"max_new_tokens": max_new}, row, len(prompts)).get("max_new_tokens") for row in range(len(prompts))
+    ]
+    for each in wanted:
+        if each is not None and (isinstance(each, bool) or not isinstance(each, int | np.integer) or each < 0):
+            help = "give one for all rows, or a list with one a row"
+            raise RequestError("bad-length", f"max_new_tokens must be a whole number >= 0, got {each!r}", help=help)
     if context and longest >= context:
-        wanted = "its default" if max_new is None else max_new
+        said = "its default" if max_new is None else max_new
         raise RequestError(
             "context-exceeded",
-            f"the prompt has {longest} tokens and max_new_tokens is {wanted}; the context holds {context} in all",
+            f"the prompt has {longest} tokens and max_new_tokens is {said}; the context holds {context} in all",
             help="shorten the prompt",
         )
-    if max_new is None:
-        most = int(generation["defaults"].get("max_length") or context)
-        total = min(most, context or most)
-        return Limits(tuple(max(0, total - len(each)) if total else DEFAULT_NEW for each in prompts), context)
-    return Limits((max_new,) * len(prompts), context)
+    left = _left(prompts, context, generation) if None in wanted else [0] * len(prompts)
+    return Limits(tuple(room if own is None else int(own) for own, room in zip(wanted, left, strict=True)), context)
+
+
+def _left(prompts: Sequence[Sequence[int]], context: int, generation: Mapping[str, Any]) -> list[int]:
+    """New tokens of each row where the caller states no number."""
+    most = int(generation["defaults"].get("max_length") or context)
+    total = min(most, context or most)
+    return [max(0, total - len(each)) if total else DEFAULT_NEW for each in prompts]
 
 
 def resolve_roles(

@@ -34,5 +34,11 @@ class RequestError(GenaiError, ValueError):
     """The request can't be served as asked: an unknown input, a wrong dtype or shape, a value out of bounds."""
 
 
+class NoOutput(RequestError, KeyError):
+    """A result is asked for an output that it does not have: `no-output`."""
+
+    __str__ = GenaiError.__str__  # a KeyError shows the repr
+
+
 class ExecutionError(GenaiError, RuntimeError):
     """A step failed while the workflow ran: `origin` names it."""

@@ -42,7 +42,8 @@ class Profile:
         """Compute it: pooled float32 [rows, ...]; a text a row; else the outputs as they are, by role when several.
 
         A decoding without a vocabulary gives class ids. Raises ExecutionError `profile-output` (nothing was published),
-        `profile-lengths`, `profile-axis`, `profile-vocabulary`, `logits-not-finite`; LoadError `no-tokenizer`.
+        `profile-lengths` (RequestError where the caller's own input says the lengths), `profile-axis`,
+        `profile-vocabulary`, `logits-not-finite`; LoadError `no-tokenizer`.
         """
         try:
             if self._data["pooling"] is not None:
@@ -50,7 +51,10 @@ class Profile:
             if self._data["decoding"] is not None:
                 return self._decoded(result)
         except GenaiError as failure:
-            raise type(failure)(failure.code, failure.what, help=failure.help, origin=f"profiles.{self.name}") from None
+            kind, help, given = type(failure), failure.help, self._data.get("marks_input", "")
+            if failure.code == "profile-lengths" and given:
+                kind, help = RequestError, f"input '{given}' says which positions count: give each row some that it has"
+            raise kind(failure.code, failure.what, help=help, origin=f"profiles.{self.name}") from None
         found = {role: _joined(self._parts(result, output), 0) for role, output in self.outputs.items()}
         return next(iter(found.values())) if len(found) == 1 else found
 

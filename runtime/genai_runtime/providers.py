@@ -34,8 +34,18 @@ def provider_name(spelling: str) -> str:
     return SPELLINGS[short]
 
 
-def wanted_by_user(names: Sequence[str]) -> Providers:
-    """The providers a user asked for, in order, all present in this build. Raises LoadError `provider-unavailable`."""
+def wanted_by_user(names: str | Sequence[str]) -> Providers:
+    """The providers a user asked for, one or several in order, all present in this build.
+
+    Raises LoadError `unknown-provider`, `provider-unavailable`.
+    """
+    names = [names] if isinstance(names, str) else names
+    odd: list[Any] = (
+        [each for each in names if not isinstance(each, str)] if isinstance(names, list | tuple) else [names]
+    )
+    if odd:
+        help = f"write providers=['cpu']; known: {', '.join(sorted(SPELLINGS))}"
+        raise LoadError("unknown-provider", f"an execution provider is named by text, got {odd[0]!r}", help=help)
     chosen = [provider_name(each) for each in names]
     missing = [each for each in chosen if each not in binding.available_providers()]
     if missing:

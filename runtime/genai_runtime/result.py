@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from genai_runtime.inputs import Dim
 from genai_runtime.media import Audio, Media, encode, pick
 from genai_runtime.pictures import as_pictures
-from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.problem import ExecutionError, NoOutput, RequestError
 from genai_runtime.profiles import profile_named
 from genai_runtime.values import Array
 
@@ -48,31 +49,53 @@ class Result:
         return profile_named(self.profiles, name).of(self)
 
     def __getitem__(self, output: str) -> Array:
-        """The aggregate output, or the only row of a row-wise one. KeyError when nothing was published."""
+        """The aggregate output, or the only row of a row-wise one.
+
+        Raises NoOutput, a KeyError, for a name of no output, for one that got nothing, and for one of several rows.
+        """
         if output in self.aggregate:
             return self.aggregate[output]
         rows = self.row_slots.get(output, [])
         if len(rows) == 1 and rows[0] is not None:
             return rows[0]
-        raise KeyError(output)
+        raise self._no_output(output)
+
+    def _no_output(self, output: str) -> NoOutput:
+        known = sorted({*self.aggregate, *self.row_slots, *self.event_lists, *self.row_event_lists})
+        rows = len(self.row_slots.get(output, ()))
+        if rows > 1:
+            return NoOutput("no-output", f"output '{output}' has {rows} rows", help=f"take rows({output!r})")
+        if output in known:
+            return NoOutput(
+                "no-output", f"nothing was published to output '{output}' that stays", help=f"see events({output!r})"
+            )
+        near = get_close_matches(str(output), known, 1)
+        help = f"did you mean '{near[0]}'?" if near else f"outputs of this run: {', '.join(known) or 'none'}"
+        return NoOutput("no-output", f"the run has no output {output!r}", help=help)
 
     def __contains__(self, output: object) -> bool:
         return output in self.aggregate or output in self.row_slots
 
     def rows(self, output: str) -> list[Array | None]:
-        """A row-wise output: one [1, ...] array a row, None for a row that published nothing."""
-        return self.row_slots[output]
+        """A row-wise output: one [1, ...] array a row, None for a row that published nothing. Raises NoOutput."""
+        if output in self.row_slots:
+            return self.row_slots[output]
+        if output in self.aggregate:
+            raise NoOutput(
+                "no-output", f"output '{output}' is published whole, not row by row", help=f"take result[{output!r}]"
+            )
+        raise self._no_output(output)
 
     def images(self, output: str) -> list[Array]:
         """The pictures of an output of role `image`: uint8 [height, width, channels] each (standard, 11).
 
-        Raises RequestError `no-pictures`; KeyError when nothing was published.
+        Raises RequestError `no-pictures`; NoOutput when nothing was published.
         """
         if output not in self.picture_forms:
             what = f"output '{output}' holds no pictures"
             raise RequestError("no-pictures", what, help=f"outputs that do: {', '.join(self.picture_forms) or 'none'}")
         value_range, dims = self.picture_forms[output]
-        given = self.row_slots[output] if output in self.row_slots else [self.aggregate[output]]
+        given = self.row_slots[output] if output in self.row_slots else [self[output]]
         return [each for array in given if array is not None for each in as_pictures(array, value_range, dims)]
 
     def events(self, output: str) -> list[Array]:

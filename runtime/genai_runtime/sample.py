@@ -141,7 +141,9 @@ def make_selector(
     size, holes = _extent(vocab_size, valid_ids)
     outside = sorted(i for i in options.logit_bias or () if i >= size)
     if outside:
-        raise RequestError("bad-logit-bias", f"logit_bias names ids without a token: {outside[:8]}; ids end at {size}")
+        raise RequestError(
+            "bad-logit-bias", f"logit_bias names ids without a token: {outside[:8]}; ids end at {size - 1}"
+        )
     stages = make_stages(options, size, end_ids, prompt)
     if options.greedy:
         plain = not stages

@@ -13,7 +13,7 @@ Data = Mapping[str, Any]
 _EPSILON = 1e-7
 
 
-def samples_of(sound: Data, audio: Sequence[bytes | Path]) -> dict[str, Array]:
+def samples_of(sound: Data, audio: Sequence[bytes | Path | str]) -> dict[str, Array]:
     """The value of the input for samples [1, n]. sound: the manifest's entry.
 
     Raises RequestError: `no-such-file`, `unreadable-file`, `bad-audio`, `audio-too-long`, `audio-window`.

@@ -3,15 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+from genai_runtime.given import hold_flags
 from genai_runtime.problem import RequestError
 
 
 def speculates(manifest: Mapping[str, Any], wanted: bool | None) -> bool:
-    """The answer for one request. wanted: None for the package's own. Raises RequestError `no-proposer`."""
+    """The answer for one request. wanted: None for the package's own. Raises RequestError
+    `no-proposer`, `bad-option`."""
     facts = manifest["speculation"]
     driven = facts is not None and bool(facts["driven"])
     if wanted is None:
         return driven and bool(facts["by_itself"])
+    hold_flags(speculate=wanted)
     if wanted and not driven:
         reason = facts["reason"] if facts is not None else "its document has no 'speculative' block"
         what = f"nothing drafts tokens for this package: {reason}"

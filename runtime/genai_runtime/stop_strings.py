@@ -12,6 +12,7 @@ from genai_runtime.problem import RequestError
 
 MAX_STOPS = 64
 MAX_STOP_LENGTH = 4096
+_HELP = 'write stop=["one", "another"]; they hold for every row: run rows that differ in them one by one'
 
 
 class Stopped(NamedTuple):
@@ -68,14 +69,14 @@ def join_stops(*sources: str | Iterable[str] | None) -> tuple[str, ...]:
     lists = [(source,) if isinstance(source, str) else () if source is None else source for source in sources]
     for each in lists:
         if isinstance(each, bytes) or not isinstance(each, Iterable):
-            raise RequestError("bad-stop", f"stop must be a string or a sequence of strings, got {each!r}")
+            raise RequestError("bad-stop", f"stop must be a string or a sequence of strings, got {each!r}", help=_HELP)
     stops = [stop for each in lists for stop in each]
     return tuple(dict.fromkeys(_checked(stops)))
 
 
 def _checked(stops: Any) -> tuple[str, ...]:
     if isinstance(stops, str) or not all(isinstance(stop, str) for stop in stops):
-        raise RequestError("bad-stop", f"stop must be a sequence of strings, got {stops!r}")
+        raise RequestError("bad-stop", f"stop must be a sequence of strings, got {stops!r}", help=_HELP)
     if len(stops) > MAX_STOPS:
         raise RequestError("bad-stop", f"{len(stops)} stop strings given, at most {MAX_STOPS} are allowed")
     for stop in stops:

@@ -229,6 +229,28 @@ def test_generate_sees_the_picture(vlm: Path, tmp_path: Path, capsys: pytest.Cap
     assert "bad-image" in capsys.readouterr().err
 
 
+@needs_data
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_picture_of_another_size_is_the_callers_fault(
+    vlm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    """The graph takes 4 patches; a wide picture, or a second one, makes another number of them."""
+    file = tmp_path / "wide.png"
+    Image.new("RGB", (90, 30), (9, 8, 7)).save(file)
+    good = load_cases("vlm")[0].calls[0].inputs["request.image"].tobytes()
+    files: list[bytes | Path] = [file] if count == 1 else [good, good]
+    with genai_runtime.load(vlm) as model, pytest.raises(RequestError) as wrong:
+        model.generate([4, 5], images=files, max_new_tokens=2).tokens  # noqa: B018
+    assert wrong.value.code == "wrong-shape"
+    assert "the package takes 4" in wrong.value.what
+    assert wrong.value.what.count(" pixels") == count
+    assert ("90 x 30 pixels" in wrong.value.what) is (count == 1)
+    assert wrong.value.help
+    if count == 1:
+        assert main([str(vlm), "-n", "2", "--tokens", "4,5", "--image", str(file)]) == 2
+        assert "90 x 30 pixels" in capsys.readouterr().err
+
+
 def test_a_package_without_an_input_for_pictures(compiled: Compiled) -> None:
     with genai_runtime.load(compiled("tiny-gqa-v1")[0]) as model, pytest.raises(RequestError) as refused:
         model.generate([1, 2], images=[b"x"])

@@ -57,6 +57,58 @@ def test_a_context_longer_than_the_tables_of_positions(form: str, tmp_path: Path
     assert told(folder) == {}
 
 
+@pytest.mark.parametrize("form", ["concat", "gqa"])
+@pytest.mark.parametrize(
+    ("stated", "elsewhere", "code"),
+    [
+        (None, None, "missing-context-length"),
+        (None, 4 * CONTEXT, "missing-context-length"),
+        (4 * CONTEXT, None, "config-contradicts-graph"),
+        (CONTEXT, None, ""),
+    ],
+)
+def test_the_table_of_positions_ends_a_row_and_no_run_fails(
+    form: str, stated: int | None, elsewhere: int | None, code: str, tmp_path: Path
+) -> None:
+    """A misspelt key states nothing: no length is said to contradict the graph then."""
+    model = (concat_decoder() if form == "concat" else gqa_decoder()).proto()
+    sizes = {"head_size": 16, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    length: dict[str, Any] = {"context_length": stated or ...} | ({} if stated else {"contex_length": CONTEXT})
+    folder = write_package(
+        tmp_path / "p", model, {"model": {**length, "vocab_size": VOCABULARY, "decoder": sizes}, "search": {}}
+    )
+    if elsewhere:
+        (folder / "config.json").write_text(f'{{"max_position_embeddings": {elsewhere}}}')
+    problems = compile_package(folder, out=tmp_path / "out").problems
+    found = {each.code: each for each in problems if each.path == "model.context_length"}
+    assert set(found) == ({code} if code else set())
+    assert all(f"{CONTEXT} rows" in each.what and "4096" not in each.what for each in found.values())
+    assert ("unknown-key" in {each.code for each in problems}) == (stated is None)
+    with genai_runtime.load(tmp_path / "out", threads=1) as made:
+        row = made.generate([1, 2, 3], max_new_tokens=2 * CONTEXT, stop_on_eos=False)
+        assert (len(row.tokens), row.finish_reason) == (CONTEXT - 3, "context")
+        assert len(made.generate([1, 2, 3], stop_on_eos=False).tokens) == CONTEXT - 3
+
+
+def test_positions_that_the_graph_clips_have_no_end(tmp_path: Path) -> None:
+    model = concat_decoder().proto()
+    assert model.graph.input[2].name == "position_ids"
+    for node in model.graph.node:
+        for at, name in enumerate(node.input):
+            if name == "position_ids":
+                node.input[at] = "clipped"
+    limits = [numpy_helper.from_array(np.array(each), name) for each, name in ((0, "least"), (CONTEXT - 1, "most"))]
+    model.graph.initializer.extend(limits)
+    model.graph.node.insert(0, helper.make_node("Clip", ["position_ids", "least", "most"], ["clipped"]))
+    sizes = {"head_size": 16, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    more = {"context_length": 2 * CONTEXT, "vocab_size": VOCABULARY, "decoder": sizes}
+    folder = write_package(tmp_path / "p", model, {"model": more})
+    assert told(folder) == {}
+    compile_package(folder, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as made:
+        assert len(made.generate([1, 2], max_new_tokens=CONTEXT + 9, stop_on_eos=False).tokens) == CONTEXT + 9
+
+
 def feeds(length: int, past: list[str]) -> dict[str, Any]:
     empty = np.zeros((1, 2, 0, 16), np.float32)
     ids = np.ones((1, length), np.int64)

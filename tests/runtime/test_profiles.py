@@ -171,8 +171,26 @@ def test_rows_have_their_own_lengths(tmp_path: Path) -> None:
         batch = {"l": scores("AABB", "B|AA", "BBBB"), "n": np.array([2, 4, 0])}
         assert model.run(batch).profile("t") == ["A", "B A", ""]
         assert model.profiles["t"].batch_invariance == "padding_sensitive"
-        with pytest.raises(ExecutionError, match="profile-lengths"):
+        with pytest.raises(RequestError, match="profile-lengths") as refused:  # `n` is the request's own input
             model.run({**batch, "n": np.array([2, 5, 0])}).profile("t")
+        assert "'n'" in refused.value.help
+
+
+@pytest.mark.parametrize("form", ["lengths", "mask"])
+def test_a_row_without_a_position_is_the_callers_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    types = {"hidden": HIDDEN, "n": LENGTHS if form == "lengths" else MASK}
+    how = {"kind": "mean", "axis": 1}
+    write_profiled(tmp_path / "p", types, {"v": profile("embedding", {"x": "hidden", "n": "n"}, pooling=how)})
+    compile_package(tmp_path / "p", out=tmp_path / "out")
+    marks = np.array([2, 0]) if form == "lengths" else np.array([[1, 1], [0, 0]])
+    with genai_runtime.load(tmp_path / "out") as model, pytest.raises(RequestError) as refused:
+        model.run({"hidden": np.ones((2, 2, 3), np.float32), "n": marks}).profile("v")
+    assert (refused.value.code, "'n'" in refused.value.help) == ("profile-lengths", True)
+    given = ["--input", f"n={marks.tolist()}", "--input", f"hidden={np.ones((2, 2, 3)).tolist()}"]
+    assert main([str(tmp_path / "out"), "--task", "v", *given]) == 2
+    assert "profile-lengths" in capsys.readouterr().err
 
 
 def test_without_a_vocabulary_ids_and_other_axes() -> None:

@@ -31,6 +31,7 @@ from genai_compiler.plan.ir import (
     SpeculativeBlock,
     StartPolicy,
 )
+from genai_compiler.plan.of_request import made_of_files
 from genai_compiler.plan.uses import all_reads, checked_values, walk
 from genai_compiler.read.signature import UNDEFINED
 
@@ -44,6 +45,7 @@ class OpViews:
         self.uses, self._call = writing.uses, writing.call
         self._decoder = DecoderViews(writing)
         self._counted: set[str] = set()
+        self._files = made_of_files(plan)
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
         """The views of one region. step: the name of the innermost iteration counter, "0" outside loops."""
@@ -144,9 +146,9 @@ class OpViews:
     def _check(self, check: Check, op: Invoke) -> str:
         if isinstance(check, ExtentCheck):
             what = literal(f"'{check.value}'")
-            return self._call(
-                "has_extent", self.names.of(check.value), str(check.axis), str(check.extent), what, literal(op.origin)
-            )
+            args = [self.names.of(check.value), str(check.axis), str(check.extent), what, literal(op.origin)]
+            files = self._files.get(check.value)
+            return self._call("has_extent", *args, *([literal(files), "inputs"] if files else []))
         if isinstance(check, FormCheck):
             form = (literal(check.dtype), str(check.rank), literal(f"'{check.value}'"))
             return self._call("has_form", self.names.of(check.value), *form, literal(op.origin))

@@ -4,6 +4,7 @@ from typing import Any
 
 from genai_compiler.plan.dependencies import cache_dependencies
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.of_request import published_input
 from genai_compiler.plan.task_views import TaskView, task_views
 from genai_compiler.read.document import Bounded, Growing, SequenceDecoding
 from genai_compiler.read.package import Package
@@ -15,7 +16,7 @@ def task_facts(plan: Plan, package: Package) -> dict[str, Any]:
     return {
         "identity": package.identity,
         "cache_dependencies": cache_dependencies(package.metadata),
-        "profiles": [_profile(each) for each in views],
+        "profiles": [_profile(each, plan) for each in views],
         "session_cells": [
             {"name": each.name, "dtype": each.type.dtype, "shape": list(each.type.dims)}
             for each in plan.cells
@@ -25,7 +26,7 @@ def task_facts(plan: Plan, package: Package) -> dict[str, Any]:
     }
 
 
-def _profile(view: TaskView) -> dict[str, Any]:
+def _profile(view: TaskView, plan: Plan) -> dict[str, Any]:
     profile, pooling = view.profile, view.profile.pooling
     return {
         "name": view.name,
@@ -37,6 +38,7 @@ def _profile(view: TaskView) -> dict[str, Any]:
         "source": view.source,
         "lengths": view.lengths,
         "mask": view.mask,
+        "marks_input": published_input(plan, view.lengths or view.mask),
         "rows": view.rows,
         "pooling": None if pooling is None else pooling.model_dump(),
         "decoding": None if profile.decoding is None else _decoding(profile.decoding),

@@ -12,7 +12,6 @@ from typing import Any
 from genai_compiler.lower.bare_facts import document_doubts
 from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, Flag, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
-from genai_compiler.lower.false_statements import short_tables
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
@@ -125,13 +124,12 @@ class DecoderSource:
         text, doubts = self.texts(width) if self.texts else bare_text_facts(self.root, width, self.places)
         capacities = [each.capacity for each in states]
         capacities += [each.capacity for each in static.states] if static is not None else []
-        length = merge_length(capacities, merge, text.context_length)
+        positions = decoder.position_ids.name if decoder.position_ids is not None else ""
+        table = Edges(model.graph).position_rows(positions)
+        length = merge_length(capacities, table, merge, text.context_length)
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or static)
         mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
-        positions = decoder.position_ids.name if decoder.position_ids is not None else ""
-        stated = merge.path("context_length")
-        problems += short_tables(model.graph, positions, length, self.places.find(stated), stated)
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
         if errors(problems) or decoder.token_ids is None or decoder.logits is None:
             raise CompileError(problems)

@@ -1,18 +1,14 @@
-"""What a configuration states that its graph denies, beyond what lowering itself compares: names and lengths.
+"""What a configuration states that its graph denies, beyond what lowering itself compares: names of ports.
 
 Nothing here decides anything: the graph is what runs. Each is one warning.
 """
 
 from collections.abc import Iterator
 
-from onnx import GraphProto
-
 from genai_compiler.lower.matching import INPUTS, OUTPUTS, has_slot, listed, template_layers
-from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
-from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.signature import Signature
-from genai_compiler.read.value_flow import Edges
 
 _LOGITS = "logits"
 
@@ -40,19 +36,3 @@ def absent_ports(config: GenaiConfig, signature: Signature) -> Iterator[Problem]
                 help = f"leave it out; the graph's {side}s are {listed(ports, 4)}"
                 code = "config-contradicts-graph"
                 yield Problem(code, *named(config, (*path, key)), what, help, Severity.WARNING)
-
-
-def short_tables(graph: GraphProto, positions: str, length: int, where: Place, path: DocPath) -> Iterator[Problem]:
-    """A context longer than the graph's tables of positions. positions: the graph's input for them, "" for none.
-
-    path: where the length is stated.
-    """
-    rows = Edges(graph).position_rows(positions)
-    if rows is not None and rows < length:
-        what = (
-            f"{path[-1]} allows {length} positions, but the graph's table of positions has {rows} rows: a run fails, "
-            f"or goes wrong, behind position {rows}"
-        )
-        help = f"set it to {rows}, or export with longer tables"
-        code = "config-contradicts-graph"
-        yield Problem(code, where, format_path(path), what, help, Severity.WARNING)

@@ -197,29 +197,39 @@ def merge_vocabulary(logits: Port, merge: Merge) -> tuple[int | None, int | None
     return width, width if stated is None else min(stated, width)
 
 
-def merge_length(capacities: Iterable[int | None], merge: Merge, elsewhere: tuple[str, int] | None) -> int:
+def merge_length(
+    capacities: Iterable[int | None], table: int | None, merge: Merge, elsewhere: tuple[str, int] | None
+) -> int:
     """Positions that prompt and output may have together.
 
-    The stated length, limited by the cache lengths that the graph fixes (`capacities`). elsewhere: (file, length) of
-    another configuration file that states it, used when the document states none.
+    The stated length, limited by what the graph can do at all: the cache lengths that it fixes (`capacities`), and the
+    rows of its shortest `table` of positions. elsewhere: (file, length) of another configuration file that states it,
+    used when the document states none. Where nobody does, what the graph can do is the length.
     """
-    length, path = merge.stated.context_length, merge.path("context_length")
-    key, help = path[-1], f"state {format_path(path)}"
-    if length is None and elsewhere is not None:
-        length = elsewhere[1]
-        what = f"{key} is not stated; {elsewhere[0]} says {length}, which is taken"
+    path = merge.path("context_length")
+    stated, key, help = merge.stated.context_length, path[-1], f"state {format_path(path)}"
+    bounds = [(each, f"the graph's caches hold {each} positions") for each in capacities if each is not None]
+    if table is not None:
+        bounds.append((table, f"the graph's table of positions has {table} rows, and no run gets beyond them"))
+    most, reason = min(bounds, default=(None, ""))
+    if stated is not None:
+        if most is None or stated <= most:
+            return stated
+        what = f"{key} is {stated}, but {reason}; {most} is taken"
+        merge.report("config-contradicts-graph", path, what, f"set it to {most}, or export the graph for more")
+        return most
+    if elsewhere is not None:
+        file, length = elsewhere
+        said, length = f"{file} says {length}", length if most is None else min(length, most)
+        but = f", but {reason}; {length} is taken" if length < elsewhere[1] else ", which is taken"
+        merge.report("missing-context-length", path, f"{key} is not stated; {said}{but}", help)
+        return length
+    if table is not None and most == table:
+        merge.report("missing-context-length", path, f"nobody states the model's context length; {reason}", help)
+    elif most is None:
+        what = f"nobody states the model's context length; {FALLBACK_LENGTH} is taken"
         merge.report("missing-context-length", path, what, help)
-    capacity = min((each for each in capacities if each is not None), default=None)
-    if length is None and capacity is None:
-        length = FALLBACK_LENGTH
-        what = f"nobody states the model's context length; {length} is taken"
-        merge.report("missing-context-length", path, what, help)
-    if capacity is not None and (length is None or capacity < length):
-        if length is not None:
-            what = f"{key} is {length}, but the graph's caches hold {capacity} positions; {capacity} is taken"
-            merge.report("config-contradicts-graph", path, what, f"set it to {capacity}")
-        length = capacity
-    return length or FALLBACK_LENGTH
+    return FALLBACK_LENGTH if most is None else most
 
 
 def _either(found: set[int]) -> str:

@@ -119,16 +119,19 @@ class Edges:
         )
 
     def position_rows(self, name: str) -> int | None:
-        """The shortest table that positions look into: of the input `name`, and of operators that count themselves."""
-        found = [rows for rows, _ in self._lookups(name)] if name else []
+        """The shortest table that positions look into, so that no run gets beyond its rows.
+
+        Of the input `name` ("" for none), unless the graph clips it first, and of operators that count themselves.
+        """
+        found = [rows for rows, _ in self._lookups(name, _SAME_NUMBERS - {"Clip"})] if name else []
         for node in self.nodes:
             if operator_of(node) == ("com.microsoft", "GroupQueryAttention") and integer(node, "do_rotary", 0):
                 found += [self.rows[each] for each in [input_at(node, 7)] if each in self.rows]
         return min(found, default=None)
 
-    def _lookups(self, name: str) -> Iterator[tuple[int, str]]:
+    def _lookups(self, name: str, steps: frozenset[str] = _SAME_NUMBERS) -> Iterator[tuple[int, str]]:
         """(rows of a table, what is found there) for every table that an integer input looks into."""
-        for node, at in self._reached(name, _SAME_NUMBERS):
+        for node, at in self._reached(name, steps):
             lookup = _LOOKUPS.get(operator_of(node))
             if lookup is not None and at == lookup[1] and _axis(node) == 0:
                 rows = self._rows(node.input[lookup[0]])
