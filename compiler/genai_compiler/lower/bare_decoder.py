@@ -125,13 +125,14 @@ class DecoderSource:
         text, doubts = self.texts(width) if self.texts else bare_text_facts(self.root, width, self.places)
         capacities = [each.capacity for each in states]
         capacities += [each.capacity for each in static.states] if static is not None else []
-        length = merge_length(capacities, merge, text.context_length)
+        positions = decoder.position_ids.name if decoder.position_ids is not None else ""
+        rows = Edges(model.graph).position_rows(positions)
+        length = merge_length(capacities, merge, text.context_length, rows)
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or static)
         mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
-        positions = decoder.position_ids.name if decoder.position_ids is not None else ""
         stated = merge.path("context_length")
-        problems += short_tables(model.graph, positions, length, self.places.find(stated), stated)
+        problems += short_tables(rows, length, self.places.find(stated), stated)
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
         if errors(problems) or decoder.token_ids is None or decoder.logits is None:
             raise CompileError(problems)

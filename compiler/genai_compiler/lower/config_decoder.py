@@ -27,6 +27,7 @@ from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.signature import load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
+from genai_compiler.read.value_flow import Edges
 
 
 @dataclass(frozen=True)
@@ -108,16 +109,16 @@ def config_decoder(
     aliasing = choose_aliasing(states, dense, merge)
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
-    length = merge_length((each.capacity for each in states), merge, text.context_length)
+    rows = Edges(model.graph).position_rows(ports.position_ids.name if ports.position_ids is not None else "")
+    length = merge_length((each.capacity for each in states), merge, text.context_length, rows)
     defaults, search_problems = search_defaults(config, length, sampled)
     mask = ports.attention_mask.name if ports.attention_mask is not None else ""
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
-    positions = ports.position_ids.name if ports.position_ids is not None else ""
     longest: DocPath = ("model", "context_length")
-    problems += short_tables(model.graph, positions, length, config.place(longest), longest)
+    problems += short_tables(rows, length, config.place(longest), longest)
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
     own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start

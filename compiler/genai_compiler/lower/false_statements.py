@@ -5,14 +5,11 @@ Nothing here decides anything: the graph is what runs. Each is one warning.
 
 from collections.abc import Iterator
 
-from onnx import GraphProto
-
 from genai_compiler.lower.matching import INPUTS, OUTPUTS, has_slot, listed, template_layers
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.signature import Signature
-from genai_compiler.read.value_flow import Edges
 
 _LOGITS = "logits"
 
@@ -42,12 +39,11 @@ def absent_ports(config: GenaiConfig, signature: Signature) -> Iterator[Problem]
                 yield Problem(code, *named(config, (*path, key)), what, help, Severity.WARNING)
 
 
-def short_tables(graph: GraphProto, positions: str, length: int, where: Place, path: DocPath) -> Iterator[Problem]:
-    """A context longer than the graph's tables of positions. positions: the graph's input for them, "" for none.
+def short_tables(rows: int | None, length: int, where: Place, path: DocPath) -> Iterator[Problem]:
+    """A context longer than the graph's shortest table of positions. rows: that table's, None where there is none.
 
     path: where the length is stated.
     """
-    rows = Edges(graph).position_rows(positions)
     if rows is not None and rows < length:
         what = (
             f"{path[-1]} allows {length} positions, but the graph's table of positions has {rows} rows: a run fails, "

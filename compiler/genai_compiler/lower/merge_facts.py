@@ -197,11 +197,14 @@ def merge_vocabulary(logits: Port, merge: Merge) -> tuple[int | None, int | None
     return width, width if stated is None else min(stated, width)
 
 
-def merge_length(capacities: Iterable[int | None], merge: Merge, elsewhere: tuple[str, int] | None) -> int:
+def merge_length(
+    capacities: Iterable[int | None], merge: Merge, elsewhere: tuple[str, int] | None, rows: int | None
+) -> int:
     """Positions that prompt and output may have together.
 
     The stated length, limited by the cache lengths that the graph fixes (`capacities`). elsewhere: (file, length) of
-    another configuration file that states it, used when the document states none.
+    another configuration file that states it, used when the document states none. rows: of the graph's table of
+    positions, taken where nobody states a length.
     """
     length, path = merge.stated.context_length, merge.path("context_length")
     key, help = path[-1], f"state {format_path(path)}"
@@ -211,8 +214,9 @@ def merge_length(capacities: Iterable[int | None], merge: Merge, elsewhere: tupl
         merge.report("missing-context-length", path, what, help)
     capacity = min((each for each in capacities if each is not None), default=None)
     if length is None and capacity is None:
-        length = FALLBACK_LENGTH
-        what = f"nobody states the model's context length; {length} is taken"
+        length = FALLBACK_LENGTH if rows is None else rows
+        told = "" if rows is None else f"; the graph's table of positions has {rows} rows"
+        what = f"nobody states the model's context length{told}; {length} is taken"
         merge.report("missing-context-length", path, what, help)
     if capacity is not None and (length is None or capacity < length):
         if length is not None:
