@@ -122,6 +122,19 @@ def test_what_a_picture_is_not_asked_for(compiled: Compiled) -> None:
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", DRAWN)
+def test_numbers_that_would_give_another_picture_than_was_asked_for(compiled: Compiled, name: str) -> None:
+    """Not a number made all pixels black; a negative id was counted from the end of the table of embeddings."""
+    for scale in (float("nan"), float("inf"), 1e39):
+        with pytest.raises(RequestError) as refused:
+            compiled(name).draw([4], guidance_scale=scale, width=16, height=16)
+        assert refused.value.code == "bad-value"
+    for prompts in (([-1], [4]), ([4], [3, -5]), ([4, 1 << 40], [4])):
+        with pytest.raises(RequestError) as refused:
+            compiled(name).draw(*prompts, width=16, height=16)
+        assert refused.value.code == "bad-token"
+
+
 def test_the_command_writes_a_picture_and_tells_of_its_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,17 @@ def held(name: str) -> dict[str, Array]:
         return dict(file)
 
 
+def test_what_is_no_file_is_refused_by_its_type(compiled: Compiled) -> None:
+    """What is neither path nor bytes was taken for a file's content."""
+    for name in WITH_PICTURE:
+        for odd in (np.zeros((3, 3, 3), np.uint8), 5):
+            given: Any = [PACKAGES / name / "image.png", odd]
+            with pytest.raises(genai_runtime.RequestError) as refused:
+                compiled(name).generate(PROMPTS[name], images=given)
+            assert (refused.value.code, type(odd).__name__ in refused.value.what) == ("bad-inputs", True)
+            assert "images[1]" in refused.value.what
+
+
 # ---- one picture -----------------------------------------------------------------------------------------------------
 
 

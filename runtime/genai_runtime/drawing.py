@@ -32,6 +32,7 @@ _OPTIONS = {
     "strength": "denoising_strength",
 }
 """Option -> the role of the input that it goes to."""
+_MOST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ class DrawingSide:
             if isinstance(value, bool) or not isinstance(value, int | float) or (whole and type(value) is not int):
                 kind = "a whole number" if whole else "a number"
                 raise RequestError("bad-value", f"'{option}' is {value!r}, and has to be {kind}")
+            if not whole and not abs(value) <= _MOST:  # all pixels were black
+                raise RequestError("bad-value", f"'{option}' is {value!r}, which is no finite float32")
             found[_OPTIONS[option]] = value
         return found
 
@@ -191,6 +194,9 @@ class DrawingSide:
             ids = token_ids(text)
             if not ids:
                 raise RequestError("empty-prompt", "a prompt of token ids has none", help="give at least one")
+            wrong = [each for each in ids if not 0 <= each < 1 << 31]
+            if wrong:  # a graph counts negative ones from the end of its table
+                raise RequestError("bad-token", f"no such token ids: {wrong[:8]}")
             return ids
         ids = self.tokenizer.encode(text)
         first = self.tokenizer.bos_id

@@ -14,6 +14,7 @@ from genai_runtime.tokenizer import Tokenizer
 from genai_runtime.values import Array
 
 File = bytes | Path | str
+_FILE = bytes | bytearray | memoryview | Path | str
 """A file's bytes, or its path."""
 MAX_ENTRIES = 1 << 20
 """Tokens of all pictures of a request."""
@@ -73,11 +74,13 @@ class MediaInputs:
         ]
 
     def tensors(self, images: Sequence[File], audio: Sequence[File]) -> dict[str, Array]:
-        """The files by input. Raises RequestError no-image-input, no-audio-input, bad-inputs, missing-input, ..."""
+        """The files by input. Raises RequestError no-image-input, no-audio-input, bad-inputs, several-sounds, ..."""
         made: dict[str, Array] = {}
         for kind, files in (("image", images), ("audio", audio)):
             self._listed(kind, files)
             found = self._all.get(kind)
+            if found is not None and kind == "audio" and found.facts["tensors"] and len(files or ()) > 1:
+                raise _several(len(files))
             if files and kind == "audio" and found is None and self._sound is not None:
                 made |= samples_of(self._sound, files)
             elif files:
@@ -88,9 +91,14 @@ class MediaInputs:
         return made
 
     def _listed(self, kind: str, files: Sequence[File]) -> None:
-        if isinstance(files, bytes | str | Path) or not all(isinstance(each, bytes | str | Path) for each in files):
-            what = f"{_WORDS[kind][1]} is a list of files: paths or bytes"
-            raise RequestError("bad-inputs", what, help=f"write {_WORDS[kind][1]}=[...]")
+        option = _WORDS[kind][1]
+        if isinstance(files, _FILE):
+            what = f"{option} is a list of files: paths or bytes"
+            raise RequestError("bad-inputs", what, help=f"write {option}=[...]")
+        for at, each in enumerate(files or ()):
+            if not isinstance(each, _FILE):
+                what = f"{option}[{at}] is of type {type(each).__name__}; a file is a path or its bytes"
+                raise RequestError("bad-inputs", what, help="give the file's name, or what is in it")
 
     def _input(self, kind: str) -> str:
         """The input for the files of a medium: the one that a program reads, else the only one that takes files."""
@@ -141,6 +149,13 @@ class MediaInputs:
             assert tokenizer is not None
             return places.text(prompt, spans, tokenizer, specials)
         return places.ids(prompt, spans, tokenizer)
+
+
+def _several(count: int) -> RequestError:
+    """The features of each sound are a row beside an encoder, and a prompt that every sound is to answer is one."""
+    what = f"{count} sounds were given, and what is written answers to one"
+    help = "generate once for each sound, or give run(inputs) the files and as many prompts"
+    return RequestError("several-sounds", what, help=help)
 
 
 def _needed(kind: str, found: MediaInput) -> RequestError:

@@ -87,8 +87,8 @@ class Model(Speaking, DrawingSide):
         the tokens are the same (docs/options.md). Nothing runs until the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, bad-option, bad-length, wrong-row-count, unknown-option,
         bad-sampling-options, option-not-allowed, option-out-of-bounds, context-exceeded, empty-prompt,
-        unsupported-option, no-image-input, no-audio-input, missing-input, bad-audio, bad-image, image-limit,
-        image-tokens, no-session-state, no-proposer, closed;
+        unsupported-option, no-image-input, no-audio-input, missing-input, bad-audio, several-sounds, bad-image,
+        image-limit, image-tokens, no-session-state, no-proposer, closed;
         bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor

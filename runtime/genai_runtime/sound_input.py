@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_runtime.given import content_of
-from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
 Data = Mapping[str, Any]
@@ -23,10 +23,7 @@ def samples_of(sound: Data, audio: Sequence[bytes | Path | str]) -> dict[str, Ar
     steps = [("resample", float(sound["sample_rate"]))]
     steps += [("zero_mean_unit_variance", _EPSILON)] if sound["normalized"] else []
     program = AudioProgram(tuple(steps), 0, 0, ((sound["input"], "waveform"),))
-    try:
-        return program.run([content_of("audio", each) for each in audio])
-    except ExecutionError as fault:  # a file that a caller gave is a matter of the request
-        raise RequestError(fault.code, fault.what, help=fault.help) from fault
+    return program.run([content_of("audio", each) for each in audio])
 
 
 def start_of_output(data: Data) -> list[int]:

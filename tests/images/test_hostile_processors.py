@@ -146,3 +146,14 @@ def test_parameters_of_prompts_that_mean_nothing_are_left_out(tmp_path: Path, co
     compile_package(package, out=tmp_path / "out")
     (entry,) = json.loads((tmp_path / "out" / "manifest.json").read_text())["media"]
     assert not {"entries", "cell", "entry_token"} & set(entry["prompt"])
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"), [({}, "has no type"), ({"type": None}, "null"), ({"type": []}, "list")]
+)
+def test_operations_without_a_type_are_told_in_the_files_own_words(
+    tmp_path: Path, operation: dict[str, Any], words: str
+) -> None:
+    file = processor_file(tmp_path, DECODE, operation)
+    with pytest.raises(CompileError, match=words):
+        read_image_processor(tmp_path, file.name)

@@ -5,6 +5,7 @@ genai-config, section 6.2 and 6.3); docs/traps.md names the tests of all of them
 packages say themselves which of these they contain.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from genai_compiler.driver import check_package
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.places import format_path
 from genai_compiler.reference_load import reference_refusals
+from genai_runtime.adapters.audio.wav import wav_header
 from onnx import TensorProto, helper, load, numpy_helper, save
 
 from tests.data import needs_data
@@ -121,7 +123,10 @@ def feeds(length: int, past: list[str]) -> dict[str, Any]:
 
 
 @needs_data
-@pytest.mark.parametrize(("name", "rows"), [("mobius-llama-og", 256), ("mobius-gpt2-og", 128), ("og-llama", None)])
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("mobius-llama-og", 256), ("mobius-gpt2-og", 128), ("mobius-qwen2_5_vl-og", 256), ("og-llama", None)],
+)
 def test_the_floor_that_an_exporter_writes_as_context_length(name: str, rows: int | None) -> None:
     found = told(PACKAGES / name).get("model.context_length")
     assert (found is None) is (rows is None)
@@ -129,6 +134,42 @@ def test_the_floor_that_an_exporter_writes_as_context_length(name: str, rows: in
 
 
 # ---- 25, 28: names ---------------------------------------------------------------------------------------------------
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["og-qwen2_5_vl-int4", "og-qwen3_5", "og-llama"])
+def test_tables_that_operators_of_rotation_take(name: str, tmp_path: Path) -> None:
+    """Positions that go into such an operator look into the tables beside them, of 256 rows here."""
+    folder = shutil.copytree(PACKAGES / name, tmp_path / "p")
+    config = folder / "genai_config.json"
+    assert "model.context_length" not in told(folder)
+    config.write_text(config.read_text("utf-8").replace('"context_length": 256', '"context_length": 257'))
+    assert "256 rows" in told(folder)["model.context_length"].what
+
+
+@needs_data
+def test_a_length_that_nobody_states_is_that_of_the_table(tmp_path: Path) -> None:
+    """ONNX Runtime fails where the decoder, run bare, is given position 64; the request is refused before it runs."""
+    package = PACKAGES / "mobius-whisper-meta"
+    made = compile_package(package, out=tmp_path / "out")
+    (found,) = [each for each in made.problems if each.path == "model.max_sequence_length"]
+    assert (found.code, "has 64 rows" in found.what) == ("missing-context-length", True)
+    session = onnxruntime.InferenceSession(package / "decoder" / "model.onnx")
+    feeds = {
+        each.name: np.zeros([n if isinstance(n, int) else 1 for n in each.shape], np.float32)
+        for each in session.get_inputs()
+        if each.type == "tensor(float)"
+    }
+    one = {"decoder_input_ids": np.array([[5]])}
+    session.run(None, {**feeds, **one, "position_ids": np.array([[63]])})
+    with pytest.raises(Exception, match="idx=64"):
+        session.run(None, {**feeds, **one, "position_ids": np.array([[64]])})
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        silence = wav_header(1, 16000, 0)
+        options = {"temperature": 0, "stop_on_eos": False}
+        assert len(model.generate([1, 5], audio=[silence], **options).tokens) == 62
+        with pytest.raises(genai_runtime.RequestError, match="context-exceeded"):
+            model.generate([5] * 65, audio=[silence], **options)
 
 
 def test_25_positions_that_are_named_and_not_there(tmp_path: Path) -> None:

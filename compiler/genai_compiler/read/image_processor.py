@@ -16,6 +16,7 @@ from genai_compiler.read.hf_image_processor import hf_operations, is_hf_image
 from genai_compiler.read.image_operations import OPERATIONS, Attributes, Form, attribute_fault
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.suggest import did_you_mean
+from genai_compiler.read.wording import shown
 
 TRANSFORMS: DocPath = ("processor", "transforms")
 
@@ -100,7 +101,8 @@ class _Reading:
             name = operation.get("type")
             if not isinstance(name, str) or name not in OPERATIONS:
                 help = did_you_mean(str(name), OPERATIONS) or f"offered are {', '.join(OPERATIONS)}"
-                self.refuse((*path, "type"), f"there is no image operation {name!r}", help)
+                fault = f"there is no image operation {shown(name)}"
+                self.refuse((*path, "type"), fault if "type" in operation else "the operation has no type", help)
                 continue
             self._wiring(operation, path, at)
             form = OPERATIONS[name]

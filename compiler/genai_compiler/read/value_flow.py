@@ -16,6 +16,8 @@ _SAME_NUMBERS = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape"
 _TABLE_STEPS = frozenset({"Cast", "Identity", "DequantizeLinear"})
 _ANGLE_STEPS = _SAME_NUMBERS | frozenset({"Expand", "Transpose", "Mul", "MatMul", "Einsum", "Concat", "Slice", "Split"})
 _ENTRY_STEPS = _SAME_NUMBERS | frozenset({"Slice", "Split", "Concat", "Transpose", "Expand"})
+_PICKED = _ENTRY_STEPS | {"Gather"}
+"""Operators behind which positions are positions still; of the entries that a Gather picks, those of its data."""
 _ANGLES = frozenset({"Cos", "Sin"})
 _LOOKUPS = {("", "Gather"): (0, 1), ("com.microsoft", "GatherBlockQuantized"): (0, 1)}
 """Operator -> the inputs that are its table and what looks into it."""
@@ -123,15 +125,23 @@ class Edges:
 
         Of the input `name` ("" for none), unless the graph clips it first, and of operators that count themselves.
         """
-        found = [rows for rows, _ in self._lookups(name, _SAME_NUMBERS - {"Clip"})] if name else []
+        found = list(self._rows_reached(name)) if name else []
         for node in self.nodes:
             if operator_of(node) == ("com.microsoft", "GroupQueryAttention") and integer(node, "do_rotary", 0):
                 found += [self.rows[each] for each in [input_at(node, 7)] if each in self.rows]
-        return min(found, default=None)
+        return min(filter(None, found), default=None)
 
-    def _lookups(self, name: str, steps: frozenset[str] = _SAME_NUMBERS) -> Iterator[tuple[int, str]]:
+    def _rows_reached(self, name: str) -> Iterator[int]:
+        """Rows of every table that positions look into: one axis of three at a time, and in rotary operators, too."""
+        for node, at in self._reached(name, _PICKED - {"Clip"}):
+            if operator_of(node) in _LOOKUPS and at == 1 and _axis(node) == 0:
+                yield self._rows(node.input[0])
+            elif _ROTARY.get(operator_of(node)) == at:
+                yield self._rows(input_at(node, 1 if at == 3 else 2))
+
+    def _lookups(self, name: str) -> Iterator[tuple[int, str]]:
         """(rows of a table, what is found there) for every table that an integer input looks into."""
-        for node, at in self._reached(name, steps):
+        for node, at in self._reached(name, _SAME_NUMBERS):
             lookup = _LOOKUPS.get(operator_of(node))
             if lookup is not None and at == lookup[1] and _axis(node) == 0:
                 rows = self._rows(node.input[lookup[0]])
@@ -195,7 +205,7 @@ class Edges:
             seen.add(value)
             for node, at in self.readers[value]:
                 yield node, at
-                if node.op_type in steps and not node.domain:
+                if node.op_type in steps and not node.domain and (node.op_type, at) != ("Gather", 1):
                     pending.extend(node.output)
 
 

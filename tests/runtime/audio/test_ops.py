@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from genai_runtime import ExecutionError
+from genai_runtime import ExecutionError, RequestError
 from genai_runtime.adapters.audio.log_mel import log_mel, mel_bands
 from genai_runtime.adapters.audio.program import AudioProgram, audio_preprocess
 from genai_runtime.adapters.audio.resample import resample
@@ -138,7 +138,7 @@ def test_rows_of_a_batch_are_what_they_are_alone() -> None:
 
 
 def test_rows_of_no_fixed_length_are_refused() -> None:
-    with pytest.raises(ExecutionError) as refused:
+    with pytest.raises(RequestError) as refused:
         AudioProgram((), 0, 0, OUTPUTS[1:2]).run([wav16([1]), wav16([1])])
     assert refused.value.code == "audio-window"
     assert "V068" in str(refused.value)

@@ -12,7 +12,7 @@ from genai_runtime.adapters.audio.resample import resample
 from genai_runtime.adapters.audio.wav import MAX_SAMPLES, read_wav
 from genai_runtime.adapters.audio.waveform import Samples, downmix, fit, rescale, zero_mean_unit_variance
 from genai_runtime.adapters.files import split_files
-from genai_runtime.problem import ExecutionError
+from genai_runtime.problem import ExecutionError, RequestError
 
 Array = npt.NDArray[Any]
 Sound = tuple[Samples, int]
@@ -38,8 +38,15 @@ class AudioProgram:
     def run(self, files: Sequence[bytes]) -> dict[str, Array]:
         """Every output by port, one row a file.
 
-        Raises ExecutionError: `bad-audio`, `audio-too-long`, `audio-window` (several files of no fixed length).
+        Raises RequestError, for files are a caller's: `bad-audio`, `audio-too-long`, `audio-window` (several files of
+        no fixed length).
         """
+        try:
+            return self._rows(files)
+        except ExecutionError as fault:
+            raise RequestError(fault.code, fault.what, help=fault.help) from fault
+
+    def _rows(self, files: Sequence[bytes]) -> dict[str, Array]:
         clips = [self._samples(content) for content in files]
         clips = [clip[: self.most] for clip in clips] if self.most else clips
         lengths = [len(clip) for clip in clips]
