@@ -35,7 +35,7 @@ SAME_KIND: Mapping[str, set[str]] = {
     "recurrence": {"recurrence"},
     "inactive_rows": {"inactive-rows"},
     "capacity": {"capacity"},
-    "control": {"loop-bound", "emit-length", "recurrence"},
+    "control": {"loop-bound", "emit-length", "recurrence", "capacity"},
     "emit": {"emit-length", "emit-contract", "emit-rows"},
     "override": {"bad-override"},
     "adapter": {"adapter"},
