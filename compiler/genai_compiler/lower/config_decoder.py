@@ -16,6 +16,7 @@ from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
+from genai_compiler.lower.shifted_caches import merge_shift, merge_shifted, told_columns
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -99,7 +100,11 @@ def config_decoder(
     cut = joined is not None and joined.window is not None
     merge = Merge(replace(stated, window=None) if cut else stated, signature)
     paged = merge_paged(ports, config.block_size, merge)
-    dense = ports if paged is None else replace(ports, keys=(), values=())
+    shifts = joined is not None and joined.shifts
+    shifted = merge_shifted(ports, merge) if shifts else ()
+    stated_window = config.decoder.sliding_window
+    shift = merge_shift(ports, shifted, stated_window, 1, merge) if shifted and stated_window is not None else None
+    dense = replace(ports, keys=(), values=()) if paged is not None or shifts else ports
     states, windows = split_windows(merge_states(dense, merge), merge)
     alone = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
     one_token = alone and (joined is None or not joined.two_phases)
@@ -111,7 +116,8 @@ def config_decoder(
     text, text_problems = read_text_facts(root, config, width)
     positions = ports.position_ids.name if ports.position_ids is not None else ""
     table = Edges(model.graph).position_rows(positions)
-    length = merge_length((each.capacity for each in states), table, merge, text.context_length)
+    held = [*(each.capacity for each in states), *([shift.columns] if shift is not None else [])]
+    length = merge_length(held, table, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
     mask = ports.attention_mask.name if ports.attention_mask is not None else ""
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
@@ -149,6 +155,8 @@ def config_decoder(
         paged=with_pages(paged, length),
         lengths=ports.lengths,
         window=joined.window if joined is not None else None,
+        shifted=shifted,
+        shift=shift,
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems), ports.unnamed)
 
@@ -164,6 +172,8 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
     if facts.windows:
         size = sum(each.bytes_per_row for each in facts.windows)
         notes.append(f"caches of a window: {size} bytes a row, however long it gets")
+    if facts.shift is not None:
+        notes += told_columns(facts.shifted, facts.shift)
     if facts.fixed_states:
         size = sum(each.bytes_per_row for each in facts.fixed_states)
         notes.append(f"state of one size: {size} bytes a row, replaced by each step")

@@ -20,13 +20,14 @@ OUTPUTS: DocPath = ("model", "decoder", "outputs")
 class Joined:
     """Stages as one graph, for a decoder that is cut into several. two_phases: others run with the prompt.
 
-    window: how prompts are cut, None where they go in whole.
+    window: how prompts are cut, None where they go in whole. shifts: the caches move by what a run adds.
     """
 
     model: ModelProto
     signature: Signature
     two_phases: bool
     window: PromptWindow | None
+    shifts: bool = False
 
 
 @dataclass(frozen=True)

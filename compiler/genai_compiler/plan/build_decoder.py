@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, placed_by_grids, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
-from genai_compiler.plan.decoder_traits import slot_dim, tells_rows_apart, window_of
+from genai_compiler.plan.decoder_traits import shift_of, slot_dim, tells_rows_apart, window_of
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -193,10 +193,14 @@ class DecoderLoop:
 
     def _groups(self, steps: "StepBuilder", graph: Graph) -> Iterator[StateGroup]:
         serving, component = self.package.workflow.serving, self.decode[1].component
+        shift = shift_of(self._parameters())
         for name, group in (serving.state_service.groups if serving else {}).items():
             path = (*WORKFLOW, "serving", "state_service", "groups", name)
             slots = tuple(self._slots(steps, graph, group, path))
-            if slots:
+            if slots and shift is not None and group.kind == "sliding_attention" and group.update is None:
+                reason = "a run gives the new entries, and the oldest drop out"
+                yield StateGroup(name, component, "shifted", slots, shift.columns, reason, format_path(path))
+            elif slots:
                 capacity = self._capacity(graph, group, slots)
                 yield StateGroup(name, component, "growing", slots, capacity, "", format_path(path))
 
@@ -287,8 +291,9 @@ class DecoderLoop:
             front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
             pages=pages,
             prompt_component=str(self._parameters().get(PROMPT_COMPONENT, "")),
-            window=window_of(self._parameters()),
-            alone=any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
+            window=(window := window_of(self._parameters())),
+            alone=window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
+            shift=shift_of(self._parameters()),
             switched=bool(switches),
         )
 

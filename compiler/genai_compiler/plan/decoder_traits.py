@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from genai_compiler.plan.state import GROWTH, ROWS, Mask, StateGroup, Window
+from genai_compiler.plan.state import GROWTH, ROWS, Mask, Shift, StateGroup, Window
 from genai_compiler.read.attention import writes_in_place
 from genai_compiler.read.package import Graph
 
@@ -23,6 +23,14 @@ def window_of(parameters: Mapping[str, object]) -> Window | None:
     """How prompts are cut, by the contract's parameters; None where they go in whole."""
     size, pad = (parameters.get(each) for each in ("prompt_window", "window_pad"))
     return Window(size, pad if isinstance(pad, int) else 0) if isinstance(size, int) and size > 1 else None
+
+
+def shift_of(parameters: Mapping[str, object]) -> Shift | None:
+    """How caches move, by the contract's parameters; None where they stay."""
+    columns, fill = (parameters.get(each) for each in ("cache_columns", "cache_fill"))
+    if not isinstance(columns, int) or columns < 1:
+        return None
+    return Shift(columns, fill if isinstance(fill, int) else 0, parameters.get("padding_first") is True)
 
 
 def slot_dim(axis: int, dim: int | str | None, sequence_axis: int | None, rows: int) -> int | None:

@@ -35,6 +35,9 @@ def state_memory(plan: Plan, lengths: Lengths, values: Mapping[str, Extents]) ->
     for group in plan.groups:
         if group.name in holds:
             first, most, why = _held(group, holds[group.name], lengths, values)
+        elif group.storage == "shifted":
+            first = most = _bytes(group, lengths.batch, group.capacity or 0)
+            why = f"strips of {group.capacity} entries a tensor; no longer, however long a text gets"
         elif group.storage == "shared-buffer":
             first, most, why = _shared(group, lengths)
         else:
