@@ -41,6 +41,7 @@ from tools.fixtures.stages import EMBEDDED, FINAL, WINDOW, cut
 LENGTHS = {"past_sequence_length": "past_seq_len", "total_sequence_length": "total_seq_len"}
 KEPT = {"window_size": WINDOW, "alignment": "left", "slide_key_value_cache": False}
 MOVED = {"window_size": WINDOW, "pad_value": ZERO}
+PARTS = ("key", "value")
 LONG = [3 + at % 50 for at in range(CONTEXT)]
 
 
@@ -176,6 +177,34 @@ def test_caches_that_keep_every_position_do_not_move(tmp_path: Path) -> None:
     """sliding_window without a word on the caches says that they move; these append."""
     folder = package(tmp_path / "p", three(concat_decoder()), decoder={"sliding_window": {"window_size": WINDOW}})
     assert "past and new columns" in refused(folder)["wrong-port"]
+
+
+@pytest.mark.parametrize("decoder", [{}, {"sliding_window": KEPT}])
+def test_a_prompt_of_one_token_goes_through_the_stages_of_the_prompt(decoder: dict[str, Any], tmp_path: Path) -> None:
+    """Layers that differ between the phases tell which of them ran: the stages, run by hand, give the first token."""
+    graphs = two_phases(concat_decoder())
+    graphs["context"] = ModelProto.FromString(graphs["context"].SerializeToString())
+    (query,) = [each for each in graphs["context"].graph.initializer if each.name == "layers.0.value"]
+    query.CopyFrom(numpy_helper.from_array(-2 * numpy_helper.to_array(query), query.name))
+    folder = package(tmp_path / "p", graphs, decoder=decoder)
+    firsts = [_first_token(graphs, layers, [7]) for layers in ("context", "iterator")]
+    assert firsts[0] != firsts[1]
+    assert tokens(folder)[1][0] == firsts[0]
+
+
+def _first_token(graphs: Graphs, layers: str, prompt: list[int]) -> int:
+    """What the embedding, these layers and the head make of a prompt."""
+    feeds: dict[str, Any] = {
+        "input_ids": np.array([prompt]),
+        "attention_mask": np.ones((1, len(prompt)), np.int64),
+        "position_ids": np.arange(len(prompt))[None],
+    }
+    feeds |= {f"past_key_values.{at}.{part}": np.zeros((1, 2, 0, 16), np.float32) for at in (0, 1) for part in PARTS}
+    for name in ("embeddings", layers, "lm_head"):
+        session = onnxruntime.InferenceSession(graphs[name].SerializeToString(), providers=["CPUExecutionProvider"])
+        taken = {each.name: feeds[each.name] for each in session.get_inputs()}
+        feeds |= dict(zip([each.name for each in session.get_outputs()], session.run(None, taken), strict=True))
+    return int(feeds["logits"][0, -1].argmax())
 
 
 # ---- caches that keep every position ---------------------------------------------------------------------------------
