@@ -101,7 +101,7 @@ def test_stages_read_an_encoders_hidden_states(phases: int, tmp_path: Path) -> N
     prompt = [5, 9, 30, 12]
     encoder = ort.InferenceSession(folder / "encoder.onnx", providers=["CPUExecutionProvider"])
     hidden = encoder.run(None, {"input_ids": np.array([prompt])})[0]
-    wanted = _decoded(folder / "decoder.onnx", lambda ids: {"input_ids": ids, "encoder_hidden_states": hidden}, [1])
+    wanted = decoded(folder / "decoder.onnx", lambda ids: {"input_ids": ids, "encoder_hidden_states": hidden}, [1])
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         assert model.generate(prompt, max_new_tokens=NEW, **GREEDY).tokens == wanted
 
@@ -112,13 +112,15 @@ def _add(package: Path, components: Mapping[str, Any], **more: Any) -> None:
     (package / "genai_config.json").write_text(json.dumps(config))
 
 
-def _decoded(graph: Path, feeds: Callable[[Array], Mapping[str, Array]], start: list[int]) -> list[int]:
+def decoded(
+    graph: Path, feeds: Callable[[Array], Mapping[str, Array]], start: list[int], count: int = NEW
+) -> list[int]:
     """Greedy tokens of the growing decoder of the fixtures. feeds: what a run takes for these new tokens."""
     session = ort.InferenceSession(graph, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
     past = {f"past_key_values.{at}.{part}": np.zeros((1, 2, 0, 16), np.float32) for at in (0, 1) for part in PARTS}
     fed, ids = start, list(start)
-    while len(ids) < len(start) + NEW:
+    while len(ids) < len(start) + count:
         ones = {"attention_mask": np.ones((1, len(ids)), np.int64)}
         places = {"position_ids": np.arange(len(ids) - len(fed), len(ids))[None]}
         made = dict(zip(names, session.run(names, {**feeds(np.array([fed])), **ones, **places, **past}), strict=True))
@@ -147,7 +149,7 @@ def seeing(tmp_path: Path, phases: int) -> Path:
     return package
 
 
-def _embedded(entries: Array) -> Callable[[Array], dict[str, Array]]:
+def embedded(entries: Array) -> Callable[[Array], dict[str, Array]]:
     """What the decoder takes of new tokens: those of the prompt with these entries of an image."""
     session = ort.InferenceSession(MEDIA / "embedding.onnx", providers=["CPUExecutionProvider"])
     nothing = np.zeros((0, 16), np.float32)
@@ -168,7 +170,7 @@ def test_stages_take_embeddings_with_media_and_without(pictures: int, phases: in
     pixels = np.random.default_rng(3).normal(size=(pictures, 4, 8)).astype(np.float32)
     vision = ort.InferenceSession(MEDIA / "vision.onnx", providers=["CPUExecutionProvider"])
     entries = vision.run(None, {"pixel_values": pixels})[0] if pictures else np.zeros((0, 16), np.float32)
-    wanted = _decoded(MEDIA / "decoder.onnx", _embedded(entries), prompt)
+    wanted = decoded(MEDIA / "decoder.onnx", embedded(entries), prompt)
     compile_package(seeing(tmp_path, phases), out=tmp_path / "out")
     inputs: dict[str, Any] = {"request.input_ids": [prompt], "request.max_iterations": [NEW]}
     inputs |= {"pixel_values": pixels} if pictures else {}
@@ -190,7 +192,7 @@ def test_a_stage_may_be_called_as_a_model_beside_it_is(tmp_path: Path) -> None:
     config["model"]["decoder"]["pipeline"] = [{"embedding": first["layers"]}, {"vision": last["lm_head"]}]
     (package / "genai_config.json").write_text(json.dumps(config))
     compile_package(package, out=tmp_path / "out")
-    wanted = _decoded(MEDIA / "decoder.onnx", _embedded(np.zeros((0, 16), np.float32)), [1, 9, 14])
+    wanted = decoded(MEDIA / "decoder.onnx", embedded(np.zeros((0, 16), np.float32)), [1, 9, 14])
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         assert model.generate([1, 9, 14], max_new_tokens=NEW, **GREEDY).tokens == wanted
 
