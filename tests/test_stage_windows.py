@@ -149,6 +149,10 @@ def _another_type(graphs: Graphs) -> None:
                 port.type.tensor_type.shape.dim[3].dim_value += 1
 
 
+def _any_length(graphs: Graphs) -> None:
+    graphs["context"] = three(shifted_decoder("sequence", "columns"))["layers"]
+
+
 @pytest.mark.parametrize(
     ("window", "change", "code", "words"),
     [
@@ -156,6 +160,7 @@ def _another_type(graphs: Graphs) -> None:
         ({"window_size": 1}, None, "bad-value", "two tokens or more"),
         ({"alignment": "middle"}, None, "bad-value", "'middle'"),
         ({"window_size": 6}, None, "unsupported-package-class", "a fixed number of positions"),
+        ({"window_size": CONTEXT + 1}, _any_length, "wrong-port", "the caches have 64 columns"),
         ({}, _another_type, "wrong-port", "not as many as the mask has"),
     ],
 )

@@ -82,6 +82,16 @@ def test_lengths_are_told_without_windows_too(tmp_path: Path) -> None:
     assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
 
 
+@pytest.mark.parametrize("cutting", [three, two_phases])
+def test_stages_of_one_token_a_run_take_prompts_token_by_token(
+    cutting: Callable[[Sketch], Graphs], tmp_path: Path
+) -> None:
+    """The first token goes through the stages of the prompt, where there are such."""
+    names = {"past_sequence_length": "past_seq_len", "total_sequence_length": "total_seq_len"}
+    folder = package(tmp_path / "p", cutting(gqa_lengths(1)), decoder={"inputs": names})
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
 def test_rows_run_together_or_one_by_one(tmp_path: Path) -> None:
     """Rows of a decoder with a mask share a run; one that takes numbers for its only row gets them one by one."""
     for name, folder in (

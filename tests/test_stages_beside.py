@@ -22,7 +22,7 @@ from onnx.utils import Extractor
 from tests.conftest import FIXTURES
 from tests.data import needs_data
 from tests.lower.test_config_models import plain_loop, rows_of
-from tests.real_packages import GREEDY, PACKAGES, cases
+from tests.real_packages import GREEDY, PACKAGES, cases, reliable
 from tests.staged_packages import converts, refused
 from tools.fixtures.stages import stage, write_config
 
@@ -214,6 +214,18 @@ def test_packages_of_exporters_give_the_expected_tokens_with_their_decoder_cut(
             given["pixel_values"] = given["pixel_values"].astype(np.float32)  # kept in fewer bits to save room
             inputs = {"request.input_ids": [case["prompt"]], **given, "request.max_iterations": [16]}
             assert rows_of(model.run(inputs, stop_on_eos=False)) == case["greedy"]
+
+
+@needs_data
+@pytest.mark.parametrize("phases", [1, 2])
+@pytest.mark.parametrize("name", ["og-llama", "og-gemma2", "og-lfm2-int4", "mobius-qwen3_5_text-og"])
+def test_decoders_of_exporters_give_the_expected_tokens_cut(name: str, phases: int, tmp_path: Path) -> None:
+    """Caches written in place, with windows a layer, convolution and recurrent state."""
+    compile_package(staged(tmp_path / "p", PACKAGES / name, "model.onnx", phases), out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        for case in cases(name):
+            wanted = reliable(name, case)
+            assert model.generate(case["prompt"], max_new_tokens=16, **GREEDY).tokens[: len(wanted)] == wanted
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------

@@ -18,13 +18,21 @@ from genai_runtime.values import NUMPY, Array, to_array, view
 
 
 class Strip:
-    """A cache of so many columns of one row, in memory for so many moves. fill: what its columns hold first."""
+    """A cache of so many columns of one row, in memory for so many moves. fill: what its columns hold first.
+
+    Raises RequestError `state-memory`.
+    """
 
     def __init__(self, slot: Slot, columns: int, moves: int, fill: int) -> None:
         self.slot, self.axis = slot, slot.dims.index(GROWTH)
         self._shape = shape_of(slot, 1, columns)
         self._count, self._column = prod(self._shape), prod(self._shape[self.axis + 1 :])
-        self._memory = np.full(self._count + moves * self._column, fill, dtype=NUMPY[slot.dtype])
+        size, dtype = self._count + moves * self._column, np.dtype(NUMPY[slot.dtype])
+        try:
+            self._memory: Array = np.full(size, fill, dtype=dtype)
+        except MemoryError as failure:
+            what = f"the cache {slot.past!r} takes {size * dtype.itemsize / 1e6:.0f} MB, which this process can't have"
+            raise RequestError("state-memory", what, help="give a shorter prompt, ask for fewer tokens") from failure
         self._start = 0
 
     @property

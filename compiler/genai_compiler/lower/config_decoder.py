@@ -4,12 +4,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.false_statements import absent_ports
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.match_state import LayerPorts
-from genai_compiler.lower.matching import Surroundings
+from genai_compiler.lower.matching import Joined, Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
 from genai_compiler.lower.merge_fixed import merge_fixed_states
@@ -26,7 +28,7 @@ from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
-from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 from genai_compiler.read.value_flow import Edges
 
@@ -106,8 +108,7 @@ def config_decoder(
     shift = merge_shift(ports, shifted, stated_window, 1, merge) if shifted and stated_window is not None else None
     dense = replace(ports, keys=(), values=()) if paged is not None or shifts else ports
     states, windows = split_windows(merge_states(dense, merge), merge)
-    alone = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
-    one_token = alone and (joined is None or not joined.two_phases)
+    one_token = ports.token_ids is not None and _takes_one_token(model, ports.token_ids, joined)
     fixed = merge_fixed_states(ports, one_token, merge)
     combined = merge_combined(ports, merge)
     check_groups(config.state_groups, paged, fixed, merge)
@@ -159,6 +160,14 @@ def config_decoder(
         shift=shift,
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems), ports.unnamed)
+
+
+def _takes_one_token(model: ModelProto, tokens: Port, joined: Joined | None) -> bool:
+    """Whether a prompt goes in token by token: what matters is the graph that runs with it."""
+    if joined is None or joined.prompt is None:
+        return takes_one_token(model, tokens)
+    first, signature = joined.prompt
+    return takes_one_token(first, next((each for each in signature.inputs if each.name == tokens.name), tokens))
 
 
 def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:

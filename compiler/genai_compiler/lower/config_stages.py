@@ -50,5 +50,6 @@ def _staged(root: Path, config: GenaiConfig) -> tuple[StagedDecoder, list[Proble
         raise CompileError(problems)
     own = None if prompt.members == step.members else prompt
     window, shifts, faults = prompt_window(config)
-    joined = Joined(step.model, step.signature, own is not None, window, shifts)
+    with_prompt = (own.model, own.signature) if own is not None else None
+    joined = Joined(step.model, step.signature, with_prompt, window, shifts)
     return StagedDecoder(stages, own, step, joined), faults

@@ -48,6 +48,9 @@ def window_faults(config: GenaiConfig, facts: DecoderFacts, prompt: Signature, b
         if each.name == facts.token_ids.name and each.shape is not None
         for extent in each.shape[1:]
     )
+    if facts.shift is not None and facts.shift.columns < facts.window.size:
+        what = f"window_size is {facts.window.size}, and the caches have {facts.shift.columns} columns"
+        yield Problem("wrong-port", *named(config, (*WINDOW, "window_size")), what, "state a window that fits")
     padded = facts.shift is not None or facts.aliasing != "forbidden" or fixed
     if facts.shift is None and facts.aliasing == "forbidden" and fixed:
         what = (

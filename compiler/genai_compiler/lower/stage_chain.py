@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from genai_compiler.lower.config_decoder import graph_file
 from genai_compiler.lower.decoder_facts import component_of
+from genai_compiler.lower.match_state import state_layers
 from genai_compiler.lower.matching import listed, spell_port, template_layers
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.attention import cache_ops
@@ -175,7 +176,12 @@ def _outside(config: GenaiConfig) -> tuple[str, ...]:
 
 
 def _matches(names: Mapping[str, str], keys: Iterable[str], name: str) -> bool:
-    return any(names[key] and template_layers(names[key], [name]) for key in keys)
+    states = (*_STATE_IN, *_STATE_OUT)
+    return any((state_layers if key in states else _is_named)(names[key], name) for key in keys if names[key])
+
+
+def _is_named(template: str, name: str) -> bool:
+    return bool(template_layers(template, [name]))
 
 
 def _agree(joining: _Joining, ports: dict[str, Port], stage: StageGraph, port: Port) -> None:

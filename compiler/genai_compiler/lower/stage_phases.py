@@ -76,7 +76,7 @@ def _columns(config: GenaiConfig, facts: DecoderFacts, ports: MatchedPorts) -> I
         and isinstance(extent := each.past.shape[axes[each.past.name]], int)
         and extent != wanted
     ]
-    if wrong or wanted < 0:
-        spelled = f"{wrong[0].name!r} is {spell_port(wrong[0])}" if wrong else f"window_size is {facts.window.size}"
-        what = f"{spelled}: with a window of {facts.window.size} the {facts.shift.columns} columns leave {wanted}"
+    if wrong and wanted >= 0:
+        left = f"with a window of {facts.window.size} the {facts.shift.columns} columns leave {wanted}"
+        what = f"{wrong[0].name!r} is {spell_port(wrong[0])}: {left}"
         yield Problem("wrong-port", *named(config, WINDOW), what, "export both phases for one number of columns")

@@ -270,7 +270,7 @@ class DecoderLoop:
         switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
         fed |= switches
         self._unfed(steps, graph, fed, groups)
-        one_token = takes_one_token(graph.model, takers[tokens]) and PROMPT_COMPONENT not in self._parameters()
+        one_token = self._takes_one_token(graph, takers[tokens])
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = not packs and last_token_only(graph.model, logits)
         return DecodeFacts(
@@ -296,6 +296,12 @@ class DecoderLoop:
             shift=shift_of(self._parameters()),
             switched=bool(switches),
         )
+
+    def _takes_one_token(self, graph: Graph, tokens: Port) -> bool:
+        """Whether a prompt goes in token by token: what matters is the graph that runs with it."""
+        first = self.package.graphs.get(str(self._parameters().get(PROMPT_COMPONENT, "")), graph)
+        named = (each for each in first.signature.inputs if each.name == tokens.name)
+        return takes_one_token(first.model, next(named, tokens))
 
     def _streams(self) -> Pairs:
         """(output of the front, input of the decoder), () without a front."""
