@@ -24,6 +24,7 @@ from tests.data import needs_data
 from tests.lower.test_config_models import plain_loop, rows_of
 from tests.real_packages import GREEDY, PACKAGES, cases, reliable
 from tests.staged_packages import converts, refused
+from tools.fixtures.encoder_decoder import BANDS, write_encoder_decoder
 from tools.fixtures.stages import stage, write_config
 
 Array = np.ndarray[Any, Any]
@@ -86,6 +87,19 @@ def test_stages_read_the_caches_that_an_encoder_gives(phases: int, tmp_path: Pat
         assert [model.generate(each, max_new_tokens=NEW, **GREEDY).tokens for each in sources] == wanted
         rows = model.generate(batch=sources, max_new_tokens=NEW, **GREEDY).rows
         assert [each.tokens for each in rows] == wanted
+
+
+def test_stages_read_the_caches_of_an_encoder_of_sound(tmp_path: Path) -> None:
+    """The encoder takes features of sound, the stages the prompt."""
+    (tmp_path / "whole").mkdir()
+    write_encoder_decoder(tmp_path / "whole", sound=True)
+    compile_package(staged(tmp_path / "p", tmp_path / "whole", "decoder.onnx", 2), out=tmp_path / "out")
+    sound = np.random.default_rng(1).normal(size=(1, BANDS, 11)).astype(np.float32)
+    prompt = [1, 20, 21]
+    inputs = {"request.input_ids": np.array([prompt], np.int32), "audio_features": sound}
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        made = rows_of(model.run({**inputs, "request.max_iterations": [NEW]}, stop_on_eos=False))
+    assert made == plain_loop(tmp_path / "whole", {"audio_features": sound}, prompt, NEW)
 
 
 @pytest.mark.parametrize("phases", [1, 2])

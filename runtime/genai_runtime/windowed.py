@@ -32,7 +32,7 @@ class WindowedDecoding(InPlaceDecoding):
         counts = self.counts_of(np.zeros_like(self.lengths), self.lengths, self.room.first)
         session = self.first_session
         bound, run = binding.new_bindings(session), binding.run_bound(session, spec.origin)
-        self._bind_state(bound, self.own(self.media))
+        self._bind_state(bound, session, self.own(self.media))
         placed = self._positions_of(np.arange(size).reshape(1, -1))
         fed = {spec.tokens: tokens, **counts, **({spec.positions[0]: placed} if spec.positions is not None else {})}
         for port, array in self.known_to(session, fed).items():
