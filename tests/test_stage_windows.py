@@ -287,6 +287,13 @@ def test_windows_of_a_fixed_number_of_tokens_into_caches_that_append_are_refused
     assert "would stay in them" in refused(folder)["unsupported-package-class"]
 
 
+@pytest.mark.parametrize("sketch", [gqa_decoder, concat_decoder])
+def test_a_window_beyond_the_context_is_refused(sketch: Callable[[], Any], tmp_path: Path) -> None:
+    window = {**KEPT, "window_size": 1 << 30}
+    folder = package(tmp_path / "p", three(sketch()), decoder={"sliding_window": window})
+    assert "64 positions at most" in refused(folder)["bad-value"]
+
+
 def test_an_input_of_the_prompts_stages_alone_is_refused(tmp_path: Path) -> None:
     """A mask that only the prompt's layers take: nothing forms it for a decoder whose steps have none."""
     graphs = two_phases(gqa_lengths("sequence"))

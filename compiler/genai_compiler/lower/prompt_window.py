@@ -51,6 +51,9 @@ def window_faults(config: GenaiConfig, facts: DecoderFacts, prompt: Signature, b
     if facts.shift is not None and facts.shift.columns < facts.window.size:
         what = f"window_size is {facts.window.size}, and the caches have {facts.shift.columns} columns"
         yield Problem("wrong-port", *named(config, (*WINDOW, "window_size")), what, "state a window that fits")
+    if facts.shift is None and facts.window.size > facts.max_sequence_length:
+        what = f"window_size is {facts.window.size}, and a text has {facts.max_sequence_length} positions at most"
+        yield Problem("bad-value", *named(config, (*WINDOW, "window_size")), what, "state a window that fits")
     padded = facts.shift is not None or facts.aliasing != "forbidden" or fixed
     if facts.shift is None and facts.aliasing == "forbidden" and fixed:
         what = (
