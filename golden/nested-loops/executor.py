@@ -23,7 +23,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("start", "int64", (1,), source="application", application="start"),
@@ -74,8 +74,8 @@ class Executor:
         total = enter(TOTAL_CELL, start, inputs.symbols, "pipeline.workflow.steps[0]")
         del outer_limit
         for step in range(limit):
-            live = live_rows(package_true, origin="pipeline.workflow.steps[0]")
-            if not live.any():
+            going = live_rows(package_true, origin="pipeline.workflow.steps[0]")[1]
+            if not going:
                 break
             out.iterations += 1
             outer_index = iteration_value(step, 1)
@@ -87,8 +87,8 @@ class Executor:
             go = enter(GO_CELL, package_true, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             del inner_start
             for step_2 in range(limit_2):
-                live_2 = live_rows(go, origin="pipeline.workflow.steps[0].steps[0]")
-                if not live_2.any():
+                going_2 = live_rows(go, origin="pipeline.workflow.steps[0].steps[0]")[1]
+                if not going_2:
                     break
                 out.iterations += 1
                 inner_index = iteration_value(step_2, 0)

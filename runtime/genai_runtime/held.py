@@ -93,6 +93,8 @@ class Held:
         self._sound = [self.extent] * initials[0].shape()[0]
         self._room, self._first, self._steps = 0, self.extent, steps
         self._buffers: list[Array] = []
+        self._maximum: Value | None = None
+        self._limit = 0
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         lengths = self._lengths(values)
@@ -115,9 +117,11 @@ class Held:
 
     def bounded(self, maximum: Value, origin: str) -> None:
         """The cells' extent stays within its maximum (standard, 2.6)."""
-        limit = int(control(self._spec.name, "maximum", maximum, origin).max())
-        if self.extent > limit:
-            what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {limit}"
+        if maximum is not self._maximum:
+            self._limit = int(control(self._spec.name, "maximum", maximum, origin).max())
+            self._maximum = maximum
+        if self.extent > self._limit:
+            what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {self._limit}"
             raise ExecutionError("recurrence", what, origin=origin)
 
     def _lengths(self, values: Sequence[Value]) -> _Lengths:
@@ -186,5 +190,5 @@ def _larger(old: Array, axis: int, room: int, used: tuple[slice, ...]) -> Array:
 
 
 def _row_sums(value: Value) -> list[int]:
-    sums: list[int] = to_array(value).sum(axis=-1).tolist()
+    sums: list[int] = np.add.reduce(to_array(value), axis=-1).tolist()
     return sums

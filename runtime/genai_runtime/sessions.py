@@ -170,7 +170,7 @@ class Runner:
         """stands_in: a request has put it in the place of another component."""
         if not lazy:
             self._run = binding.run_with_values(sessions.session(component), origin)
-        self._inputs, self._outputs = ports[0], list(ports[1])
+        self._inputs, self._outputs, self._take = ports[0], list(ports[1]), binding.taker(len(ports[1]))
         self._origin, self._place = origin, f"{origin} (component '{component}')"
         self._sessions, self._component, self._replacements = sessions, component, replacements
         self._made: dict[str, Runner] = {}
@@ -189,7 +189,7 @@ class Runner:
         if adapted:
             self._adapt(feeds, adapted)
         try:
-            return self._run(feeds, self._outputs, None)
+            return self._take(self._run(feeds, self._outputs, None))
         except binding.RUN_FAILURES as failure:
             raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
 

@@ -19,7 +19,7 @@ from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Component, Input, Output, Plan
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
