@@ -74,13 +74,14 @@ class Executor:
         x_cell = enter(X_CELL_CELL, x, inputs.symbols, "pipeline.workflow.steps[0]")
         live_cell = enter(LIVE_CELL_CELL, live, inputs.symbols, "pipeline.workflow.steps[0]")
         del limit, live, x
+        steady_advance = advance_2.steady()
         for step in range(limit_2):
             live_2, going = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
             if not going:
                 break
             out.iterations += 1
             # pipeline.workflow.steps[0].steps[0]: invoke advance
-            block, length, x_next, live_next = advance_2(x_cell)
+            block, length, x_next, live_next = steady_advance(x_cell)
             # pipeline.workflow.steps[0].steps[1]: emit
             yield from out.emit_rows(
                 "blocks",

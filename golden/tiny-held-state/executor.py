@@ -133,6 +133,7 @@ DECODER_CACHE = HeldSpec(
     inputs=("input_ids", "attention_mask", "last_token_logits.lengths"),
     outputs=("last_token_logits.last_logits",),
     origin="pipeline.workflow.steps[0].steps[10]",
+    steady=True,
 )
 
 

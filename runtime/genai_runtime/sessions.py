@@ -10,6 +10,7 @@ import numpy as np
 
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
+from genai_runtime.steady import Steady
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
@@ -192,6 +193,11 @@ class Runner:
             return self._take(self._run(feeds, self._outputs, None))
         except binding.RUN_FAILURES as failure:
             raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
+
+    def steady(self) -> Steady:
+        """The same for one loop whose runs give results of the same extents each time; every loop has its own."""
+        session = self._sessions.session(self._component)
+        return Steady(session, (self._inputs, tuple(self._outputs)), self._origin, self)
 
     def _adapt(self, feeds: dict[str, Value], factors: Mapping[str, Value]) -> None:
         if self._stands_in:

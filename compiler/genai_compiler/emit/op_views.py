@@ -45,6 +45,7 @@ class OpViews:
         self.uses, self._call = writing.uses, writing.call
         self._decoder = DecoderViews(writing)
         self._counted: set[str] = set()
+        self._entering: list[str] = []
         self._files = made_of_files(plan)
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
@@ -95,6 +96,10 @@ class OpViews:
 
     def _invoke(self, op: Invoke) -> OpView:
         runner = self.uses.held[op.held][0] if op.held else self._runner(op)
+        if op.steady and not op.held:
+            steady = self.names.fresh(f"steady_{op.component}")
+            self._entering.append(f"{steady} = {runner}.steady()")
+            runner = steady
         given = (self.names.of(value) for _, value in op.inputs)
         args = ", ".join((*given, *adapted_argument(op, self.plan, self.names)))
         targets = [self.names.of(value) for _, value in op.outputs]
@@ -179,7 +184,9 @@ class OpViews:
         enter = tuple(self._enter(carry, op) for carry in op.carried)
         if op.released_on_entry:
             enter += (f"del {', '.join(map(self.names.of, op.released_on_entry))}",)
+        outside, self._entering = self._entering, []
         body = self.region(op.body, step)
+        enter, self._entering = (*enter, *self._entering), outside
         counts = bool(op.iteration) or step in self._counted
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),

@@ -277,6 +277,7 @@ def _held_tables(uses: Uses) -> Iterator[str]:
             f"inputs={literal(tuple(others))}",
             f"outputs={literal(tuple(port for port, _ in run.outputs))}",
             f"origin={literal(run.origin)}",
+            *(["steady=True"] if run.steady else []),
         ]
         yield f"{constant} = HeldSpec({', '.join(args)})"
 
