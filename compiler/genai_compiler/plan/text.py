@@ -60,10 +60,14 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from (f"decision {each}" for each in plan.decisions)
 
 
+_FORMS = {"own": ", own session", "host": ", on the host"}
+
+
 def _component(component: Component) -> Iterator[str]:
     effects = "" if component.pure else ", effects"
+    form = _FORMS.get(component.form, "")
     edited = ", edited" if isinstance(component.edit, SelectLast) else ""
-    yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
+    yield f"component {component.name} = {_implementation(component)}{edited}{effects}{form}"
     if isinstance(component.edit, SelectLast):
         yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
     if isinstance(component.edit, Linked) and component.edit.hoist is not None:
