@@ -83,8 +83,8 @@ EXECUTORS = ("executor", "text", "workflow")
 def executor(model: Any, clock: RunClock, kind: str = "executor") -> Generate:
     """Requests at token-id level or, kind `text`, read piece by piece as a user would print it.
 
-    Packages may state sampling as their default, so they are asked for greedy tokens; kind `workflow`: one whose sampler
-    is a graph, and greedy by itself.
+    Packages may state sampling as their default, so they are asked for greedy tokens; kind `workflow`: one whose
+    sampler is a graph, and greedy by itself.
     """
     greedy: dict[str, Any] = {} if kind == "workflow" else {"temperature": 0.0}
 

@@ -1,4 +1,4 @@
-"""The loop that everybody writes first: `session.run`, caches out as arrays and in again. It shares no code with ours."""
+"""The loop that everybody writes first: `session.run`, caches out as arrays and in again. Shares no code with ours."""
 
 import time
 from collections.abc import Sequence

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tools.bench.contestants import AGAIN, LOOP, Contestant
 from tools.bench.genai_loop import has_genai
+from tools.bench.machine import versions_in
 from tools.peers.environments import made, python_of
 from tools.smollm2.download import GGUF
 
@@ -21,6 +22,12 @@ WAYS = {
     "packages": "make bench-packages, or python -m tools.peers packages",
 }
 """What is absent -> how to have it."""
+
+VERSIONS = {
+    "optimum": ("optimum", "optimum-onnx", "transformers", "torch", "onnxruntime"),
+    "llama": ("llama_cpp_python",),
+}
+"""Peers in other processes -> distributions whose versions are told."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,10 @@ class Place:
     def gguf(self) -> Path:
         """The checkpoint that llama.cpp runs."""
         return (self.own.parent / "download" / GGUF).resolve()
+
+    def versions(self, name: str) -> dict[str, str]:
+        """Versions of a peer in another process."""
+        return versions_in(python_of(self.peers, name).absolute(), VERSIONS[name])
 
     def contestant(self, name: str, package: str) -> Contestant:
         """One that takes part on a package, by the name that results have."""

@@ -43,8 +43,8 @@ class PolicyLoop(BoundLoop):
     def _one_row(self, chosen: NDArray[np.int64], place: int, new: int, buffers: Buffers) -> list[int]:
         vocabulary = buffers.logits.shape[-1]
         facts: dict[str, Any] = {
-            "mask": buffers.mask, "lengths": np.array([place]), "token": buffers.token, "eos": np.array([vocabulary - 1]),
-            "iteration": np.zeros(1, np.int64), "limit": np.array([new]), "active": np.ones(1, np.bool_),
+            "mask": buffers.mask, "lengths": np.array([place]), "token": buffers.token,
+            "eos": np.array([vocabulary - 1]), "iteration": np.zeros(1, np.int64), "limit": np.array([new]), "active": np.ones(1, np.bool_),
             "done": np.zeros(1, np.bool_), "logits": buffers.logits,
         }  # fmt: skip
         buffers.token[0] = chosen

@@ -8,15 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tools.bench.contestants import AGAIN, LOOP
-from tools.bench.place import ROOT, Place
+from tools.bench.place import ROOT, VERSIONS, Place
 from tools.bench.rounds import Scenario
-
-PAIR = (LOOP, AGAIN)
 
 
 @dataclass(frozen=True)
 class Turns:
-    """One process: contestants on one package. rounds of a scenario: 0 for as many as the command line says."""
+    """One process: contestants on one package. rounds of a scenario: as many at most; 0 for as many as are asked for."""
 
     package: str
     scenarios: tuple[Scenario, ...]
@@ -48,6 +46,7 @@ TURNS = {
     "batch": Turns(
         "int4", tuple(Scenario(64, 32, (LOOP, "tokens", "genai"), 5, rows=rows) for rows in (1, 2, 4, 8))
     ),
+    "size-tiny": Turns("tiny", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
     "size-small": Turns("small", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
     "size-medium": Turns("medium", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
     "tiny": Turns("tiny", (Scenario(16, 512, (LOOP, "run-only", "tokens", "genai", AGAIN), 0),)),
@@ -80,7 +79,8 @@ def absent(place: Place, scenarios: Iterable[Scenario]) -> list[str]:
 def take_turns(place: Place, title: str, turns: Turns, rounds: int) -> dict[str, Any]:
     """The round robin, in a process of its own: idle pools of other thread counts would take part."""
     scenarios = [
-        present(place, Scenario(**{**asdict(each), "rounds": each.rounds or rounds})) for each in turns.scenarios
+        present(place, Scenario(**{**asdict(each), "rounds": min(each.rounds or rounds, rounds)}))
+        for each in turns.scenarios
     ]
     names = Turns(turns.package, tuple(scenarios)).names
     content = {
@@ -94,4 +94,5 @@ def take_turns(place: Place, title: str, turns: Turns, rounds: int) -> dict[str,
     command: Sequence[str] = [sys.executable, "-m", "tools.bench.rounds", str(task), str(out)]
     subprocess.run(command, env=place.environment, cwd=ROOT, check=True)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return {**found, "package": turns.package, "absent": absent(place, turns.scenarios)}
+    versions = {name: place.versions(name) for name in names if name in VERSIONS}
+    return {**found, "package": turns.package, "absent": absent(place, turns.scenarios), "versions": versions}

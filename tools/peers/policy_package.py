@@ -43,7 +43,7 @@ ROW, SLOT, ONE = ["batch"], ["batch", 1], [1]
 
 
 def write_policy_package(folder: Path, tiny: Path, context: int) -> None:
-    """Write the package into `folder`. tiny: the builder's package of two layers, whose graph and tokenizer it takes."""
+    """Write the package into `folder`. tiny: the builder's package of two layers, whose graph and tokenizer it has."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "model.onnx.data"):
         shutil.copyfile(tiny / name, folder / name)
@@ -207,16 +207,17 @@ def _ports(infos: Any) -> Document:
 
 
 def _loop(names: list[str]) -> Document:
+    request = {name: f"request.{name}" for name in ("prompt_lengths", "max_iterations")}
+    initial = ("attention_mask", "cache_lengths", "empty_cache", "generated_lengths", "token_slot")
     setup = [
         invoke(
             "initializer",
-            {"prompt_tokens": "request.input_ids", "prompt_lengths": "request.prompt_lengths", "max_iterations": "request.max_iterations"},
-            {"attention_mask": "init.attention_mask", "cache_lengths": "init.cache_lengths", "empty_cache": "init.empty_cache",
-             "generated_lengths": "init.generated_lengths", "token_slot": "init.token_slot"},
+            {"prompt_tokens": "request.input_ids", **request},
+            {name: f"init.{name}" for name in initial},
         ),
         _decode("prompt", "request.input_ids", "init.attention_mask", dict.fromkeys(names, "init.empty_cache")),
         invoke("sampler", {"logits": "prompt.logits"}, {"token": "prompt.token"}),
-    ]  # fmt: skip
+    ]
     ending = {"token": "token", "eos": "package.eos", "iteration": "loop.iteration", "limit": "request.max_iterations"}
     body = [
         emit("token", "tokens", "append", when="active"),
