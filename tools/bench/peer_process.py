@@ -34,19 +34,18 @@ class PeerProcess:
         return Trace(answer["tokens"], answer["ttft"], answer["seconds"], steps=answer["steps"])
 
     def close(self) -> None:
-        """End it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        """End it: it leaves when its requests end."""
+        self._process.communicate()
         self._words.close()
 
     def _hear(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait()
+            self._process.communicate()
             self._words.seek(0)
             words = self._words.read().strip().splitlines()[-6:]
+            self._words.close()
             raise RuntimeError("\n".join([f"{' '.join(self._command)} ended:", *words]))
         found: dict[str, Any] = json.loads(line)
         return found

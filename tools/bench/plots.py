@@ -13,13 +13,16 @@ LINES = ("tokens", LOOP, "genai")
 MILLIONS = {"size-tiny": 0.14, "size-small": 8.6, "size-medium": 46.3, "decode-fp32": 134.5}
 """Part -> millions of weights."""
 WHAT = {
-    "rate": ("Tokens a second", "tokens/s", 1.0),
+    "speed": ("Tokens a second, of the median step", "tokens/s", 1.0),
     "ttft": ("Time to the first token", "ms", 1e3),
     "host": ("Host time a token", "µs", 1e6),
 }
 """Figure -> title, axis, factor."""
 HOST_LINES = ("tokens", LOOP)
 """onnxruntime-genai's host work is inside its calls."""
+
+
+BY = {"context": "context", "context-tiny": "context, tiny decoder", "rows": "rows", "size": "size of the model"}
 
 
 def write_plots(results: Results, folder: Path) -> None:
@@ -38,8 +41,8 @@ def all_plots(results: Results) -> dict[str, str]:
         for what, (title, unit, factor) in WHAT.items():
             series = lines_of(scenarios, what, factor)
             if series and max(len(each.points) for each in series) > 1:
-                axis = Axis(axis_title, unit, log, what == "ttft" or (by == "size" and what == "rate"))
-                made[f"{what}-by-{by}"] = line_plot(f"{title}, by {by}", axis, series)
+                axis = Axis(axis_title, unit, log, what == "ttft" or (by == "size" and what == "speed"))
+                made[f"{what}-by-{by}"] = line_plot(f"{title}, by {BY[by]}", axis, series)
     if rounds := results.get("steps", {}).get("found"):
         made["compile-by-steps"] = compile_plot(rounds)
     return made

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tools.bench.bound_loop import BoundLoop, Buffers, open_session
 from tools.bench.run_clock import RunClock
+from tools.peers.policy_package import NEVER
 
 POLICIES = ("sampler", "termination", "state_update")
 
@@ -41,11 +42,10 @@ class PolicyLoop(BoundLoop):
         }
 
     def _one_row(self, chosen: NDArray[np.int64], place: int, new: int, buffers: Buffers) -> list[int]:
-        vocabulary = buffers.logits.shape[-1]
         facts: dict[str, Any] = {
             "mask": buffers.mask, "lengths": np.array([place]), "token": buffers.token,
-            "eos": np.array([vocabulary - 1]), "iteration": np.zeros(1, np.int64), "limit": np.array([new]), "active": np.ones(1, np.bool_),
-            "done": np.zeros(1, np.bool_), "logits": buffers.logits,
+            "eos": np.array([NEVER]), "iteration": np.zeros(1, np.int64), "limit": np.array([new]),
+            "active": np.ones(1, np.bool_), "done": np.zeros(1, np.bool_), "logits": buffers.logits,
         }  # fmt: skip
         buffers.token[0] = chosen
         return (self._by_binding if self._bound_policies else self._by_run)(facts, new, buffers)

@@ -64,8 +64,8 @@ accounts for 1 (more with two threads). Above that, other processes took part: a
 still hold within their intervals, and host times suffer most, because others' data displaces ours in shared caches.
 """
 PLOTS = (
-    "rate-by-context", "ttft-by-context", "host-by-context", "host-by-context-tiny", "rate-by-rows", "ttft-by-rows",
-    "host-by-rows", "rate-by-size", "ttft-by-size", "host-by-size", "compile-by-steps",
+    "speed-by-context", "ttft-by-context", "host-by-context", "host-by-context-tiny", "speed-by-rows", "ttft-by-rows",
+    "host-by-rows", "speed-by-size", "ttft-by-size", "host-by-size", "compile-by-steps",
 )  # fmt: skip
 """The order on the page; others that were drawn are left out."""
 
@@ -129,7 +129,7 @@ def targets_section(found: Sequence[Target]) -> str:
 
 def target_row(each: Target) -> list[str]:
     """One line of the table."""
-    digits = 0 if each.found.low == each.found.high and not each.unit else 1 if each.unit else 3
+    digits = 0 if each.count else 1 if each.unit else 3
     verdict = "met" if each.met else f"missed by {each.missed_by:.{digits}f}{each.unit}"
     bound = f"{'>=' if each.at_least else '<='} {each.bound:g}{each.unit}"
     pair = "-" if each.pair is None else f"{each.pair:.{digits}f}{each.unit}"

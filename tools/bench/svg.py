@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 760, 340
-LEFT, RIGHT, TOP, BOTTOM = 70, 230, 36, 50
+WIDTH, HEIGHT = 800, 340
+LEFT, RIGHT, TOP, BOTTOM = 70, 270, 36, 50
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2", "")
 FONT = "font-family='sans-serif' font-size='12'"

@@ -17,7 +17,7 @@ class Target:
     """A figure and its bound. at_least: it must not be below it, else not above.
 
     pair: the A/A deviation of the same run, None where there is none. level: the bound asks for parity, where what two
-    equal programs differ by is allowed for. part: where it was measured.
+    equal programs differ by is allowed for. part: where it was measured. count: it is a number of things.
     """
 
     title: str
@@ -28,6 +28,7 @@ class Target:
     unit: str = ""
     pair: float | None = None
     level: bool = False
+    count: bool = False
 
     @property
     def worst(self) -> float:
@@ -85,7 +86,7 @@ def decoding(results: Results) -> Iterator[Target]:
         for name, title in ((LOOP, "(a)"), ("genai", "(b)")):
             if name in names:
                 same = float(scenario["same"]["tokens"][name])
-                yield Target(f"{precision}: tokens equal to {title}", part, exactly(same), CHECKED, True)
+                yield Target(f"{precision}: tokens equal to {title}", part, exactly(same), CHECKED, True, count=True)
                 found = speed_over(scenario, name)
                 yield Target(f"{precision}: decode speed over {title}", part, found, 1.0, True, pair=pair, level=True)
         if "optimum" in names:
@@ -182,7 +183,7 @@ def workflows(results: Results) -> Iterator[Target]:
             continue
         rounds = scenario["rounds"]
         runs, pair = exactly(max(column(rounds, "workflow", "runs"))), halves(rounds, "step", first, second)
-        yield Target(f"{title} workflow: session runs a token", part, runs, 2, False)
+        yield Target(f"{title} workflow: session runs a token", part, runs, 2, False, count=True)
         if part == "workflow":
             found = paired(baseline(rounds, "step", first, second), column(rounds, "workflow", "step"))
             title = "SmolLM2 workflow: speed over the same as one graph"

@@ -14,7 +14,7 @@ from tools.bench.rounds import Scenario
 
 @dataclass(frozen=True)
 class Turns:
-    """One process: contestants on one package. rounds of a scenario: as many at most; 0 for as many as are asked for."""
+    """One process: contestants on one package. rounds of a scenario: at most so many; 0: as many as asked."""
 
     package: str
     scenarios: tuple[Scenario, ...]

@@ -128,10 +128,16 @@ WHAT = (("step", "a step"), ("host", "host time"), ("ttft", "the first token"))
 
 
 def points(scenarios: Iterable[tuple[float, Scenario]], name: str, what: str) -> tuple[tuple[float, float], ...]:
-    """(x, median) of one contestant, where it took part and has the figure. `rate` needs eight new tokens."""
+    """(x, median) of one contestant, where it took part and has the figure.
+
+    `speed` is tokens of all rows a second, of the median step: a mean over the wall clock would hold what other
+    processes took. It and `host` need eight new tokens.
+    """
     found = []
     for x, scenario in scenarios:
         rounds: Rounds = scenario["rounds"]
-        if name in scenario["names"] and what in rounds[0][name] and (what != "rate" or scenario["new"] >= 8):
-            found.append((x, bootstrap_median(column(rounds, name, what)).median))
+        of = "step" if what == "speed" else what
+        if name in scenario["names"] and of in rounds[0][name] and (what == "ttft" or scenario["new"] >= 8):
+            median = bootstrap_median(column(rounds, name, of)).median
+            found.append((x, scenario["rows"] / median if what == "speed" else median))
     return tuple(sorted(found))

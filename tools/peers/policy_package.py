@@ -30,7 +30,9 @@ from tools.fixtures.document import (
 )
 from tools.policies import decoder_state_initializer
 
-OPSET, IR_VERSION = 22, 10
+IR_VERSION = 10
+NEVER = -1
+"""The end token: none, so that a generation always has its full length."""
 CAPABILITIES = (
     "workflow_ssa", "linear_effects", "nested_control_flow", "typed_emit", "loop_induction_values",
     "serving_service_contract", "bounded_state_recurrence",
@@ -46,14 +48,16 @@ def write_policy_package(folder: Path, tiny: Path, context: int) -> None:
     """Write the package into `folder`. tiny: the builder's package of two layers, whose graph and tokenizer it has."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "model.onnx.data"):
-        shutil.copyfile(tiny / name, folder / name)
+        if (tiny / name).exists():
+            shutil.copyfile(tiny / name, folder / name)
     model = onnx.load(tiny / "model.onnx", load_external_data=False)
     caches = [port for port in model.graph.input if port.name.startswith("past_key_values.")]
     heads, size = head_shape(model)
     for port in [*caches, *(each for each in model.graph.output if each.name.startswith("present."))]:
         port.type.tensor_type.shape.dim[3].dim_value = size
     onnx.save(model, folder / "model.onnx")
-    policies = {"sampler": sampler(), "termination": termination(), "state_update": state_update()}
+    opset = next(each.version for each in model.opset_import if not each.domain)
+    policies = {name: make(opset) for name, make in POLICIES.items()}
     for name, made in policies.items():
         onnx.save(made, folder / f"{name}.onnx")
     ir.save(decoder_state_initializer(heads, size), folder / "initializer.onnx")
@@ -61,7 +65,7 @@ def write_policy_package(folder: Path, tiny: Path, context: int) -> None:
     vocabulary = int(
         next(each for each in model.graph.output if each.name == "logits").type.tensor_type.shape.dim[2].dim_value
     )
-    write_document(folder, document(names, heads, size, vocabulary, context))
+    write_document(folder, document(policies, names, heads, size, vocabulary, context))
 
 
 def head_shape(model: onnx.ModelProto) -> tuple[int, int]:
@@ -75,17 +79,17 @@ def head_shape(model: onnx.ModelProto) -> tuple[int, int]:
 # ---- the policies ----------------------------------------------------------------------------------------------------
 
 
-def sampler() -> onnx.ModelProto:
+def sampler(opset: int) -> onnx.ModelProto:
     """The most likely token behind the last position: logits float32 [B, S, V] -> token int64 [B, 1]."""
     nodes = [
         helper.make_node("Gather", ["logits", "last"], ["row"], axis=1),
         helper.make_node("ArgMax", ["row"], ["token"], axis=-1, keepdims=0),
     ]
     ports: Ports = {"logits": (FLOAT, ["batch", "sequence", "vocabulary"])}
-    return _model("sampler", nodes, ports, {"token": (INT, SLOT)}, {"last": [-1]})
+    return _model("sampler", opset, nodes, ports, {"token": (INT, SLOT)}, {"last": [-1]})
 
 
-def termination() -> onnx.ModelProto:
+def termination(opset: int) -> onnx.ModelProto:
     """A row goes on where it did, its token is no end token, and the iteration (0-based) is not its last."""
     nodes = [
         helper.make_node("Squeeze", ["token", "axis"], ["flat"]),
@@ -101,10 +105,10 @@ def termination() -> onnx.ModelProto:
         "token": (INT, SLOT), "eos": (INT, ONE), "iteration": (INT, ONE), "limit": (INT, ONE), "active": (BOOL, ROW),
     }  # fmt: skip
     outputs: Ports = {"next_active": (BOOL, ROW), "done": (BOOL, ROW)}
-    return _model("termination", nodes, inputs, outputs, {"axis": [1], "one": [1]})
+    return _model("termination", opset, nodes, inputs, outputs, {"axis": [1], "one": [1]})
 
 
-def state_update() -> onnx.ModelProto:
+def state_update(opset: int) -> onnx.ModelProto:
     """A one in the mask at each row's length, and that length plus one."""
     nodes = [
         helper.make_node("Unsqueeze", ["lengths", "axis"], ["places"]),
@@ -116,11 +120,11 @@ def state_update() -> onnx.ModelProto:
     nodes[1], nodes[2] = nodes[2], nodes[1]
     inputs: Ports = {"mask": (INT, ["batch", "context"]), "lengths": (INT, ROW)}
     outputs: Ports = {"next_mask": (INT, ["batch", "context"]), "next_lengths": (INT, ROW)}
-    return _model("state_update", nodes, inputs, outputs, {"axis": [1], "one": [1]})
+    return _model("state_update", opset, nodes, inputs, outputs, {"axis": [1], "one": [1]})
 
 
 def _model(
-    name: str, nodes: list[onnx.NodeProto], inputs: Ports, outputs: Ports, constants: dict[str, list[int]]
+    name: str, opset: int, nodes: list[onnx.NodeProto], inputs: Ports, outputs: Ports, constants: dict[str, list[int]]
 ) -> onnx.ModelProto:
     infos = [
         [helper.make_tensor_value_info(port, kind, shape) for port, (kind, shape) in ports.items()]
@@ -128,13 +132,18 @@ def _model(
     ]
     tensors = [helper.make_tensor(each, INT, [len(values)], values) for each, values in constants.items()]
     graph = helper.make_graph(nodes, name, infos[0], infos[1], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
 
+
+POLICIES = {"sampler": sampler, "termination": termination, "state_update": state_update}
 
 # ---- the document ----------------------------------------------------------------------------------------------------
 
 
-def document(names: list[str], heads: int, size: int, vocabulary: int, context: int) -> Document:
+Models = dict[str, onnx.ModelProto]
+
+
+def document(policies: Models, names: list[str], heads: int, size: int, vocabulary: int, context: int) -> Document:
     """The whole document. names: `LAYER.key` and `LAYER.value` of every cache."""
     rows, slot, one, flags = (
         tensor("int64", *ROW, rows=True),
@@ -146,7 +155,7 @@ def document(names: list[str], heads: int, size: int, vocabulary: int, context: 
         "request.input_ids": request(tensor("int64", "batch", "sequence", rows=True), "prompt_tokens"),
         "request.max_iterations": request(one, "max_output_tokens"),
         "request.prompt_lengths": application(rows, "prompt_lengths", -1),
-        "package.eos": literal(one, vocabulary - 1),
+        "package.eos": literal(one, NEVER),
         "package.max_context": literal(one, context),
         "package.active": literal(flags, True),
         "package.not_done": literal(flags, False),
@@ -166,12 +175,12 @@ def document(names: list[str], heads: int, size: int, vocabulary: int, context: 
         state[_cell(name)] = cell(_cache(heads, "past_sequence", size), f"prompt.present.{name}", bounded, **more)
     return package(
         CAPABILITIES, inputs, {"tokens": output(tensor("int64", "batch", "generated", rows=True), "tokens")},
-        components(names, heads, size, vocabulary), [_loop(names)], state=state, serving=_serving(names),
+        components(policies, names, heads, size, vocabulary), [_loop(names)], state=state, serving=_serving(names),
         generation={"overrides": {"max_output_tokens": {"input": "request.max_iterations"}}},
     )  # fmt: skip
 
 
-def components(names: list[str], heads: int, size: int, vocabulary: int) -> Document:
+def components(policies: Models, names: list[str], heads: int, size: int, vocabulary: int) -> Document:
     """The decoder, its initializer, and the three policies, with the ports of their graphs."""
     past, present = _cache(heads, "past_sequence", size), _cache(heads, "present_sequence", size)
     taken = {"input_ids": tensor("int64", "batch", "sequence", rows=True),
@@ -187,12 +196,7 @@ def components(names: list[str], heads: int, size: int, vocabulary: int) -> Docu
         )
     }
     initializer = ir.to_proto(decoder_state_initializer(heads, size))
-    graphs = {
-        "initializer": initializer,
-        "sampler": sampler(),
-        "termination": termination(),
-        "state_update": state_update(),
-    }
+    graphs = {"initializer": initializer, **policies}
     for name, model in graphs.items():
         found[name] = component(f"{name}.onnx", _ports(model.graph.input), _ports(model.graph.output))
     return found
