@@ -63,7 +63,9 @@ def test_policies_of_the_policy_package_are_linked(tmp_path: Path) -> None:
     assert head_shape(onnx.load(tmp_path / "package" / "model.onnx")) == (2, 16)
     compile_package(tmp_path / "package", tmp_path / "compiled")
     plan = (tmp_path / "compiled" / "plan.txt").read_text("utf-8")
-    assert "state_update, termination" in plan
+    assert "island" in plan
+    for name in ("sampler", "termination", "state_update"):
+        assert f"invoke {name}(" not in plan
 
 
 def test_llama_cpp_is_built_for_what_the_processor_has_and_no_more() -> None:

@@ -45,12 +45,12 @@ def _start(place: Place, rounds: int) -> Any:
 
 
 PARTS: dict[str, Part] = {
-    "decode-int4": _turns("decode-int4", "int4: 64 tokens of prompt, 128 new, everyone", 260),
-    "decode-int8": _turns("decode-int8", "int8: 64 + 32", 100),
-    "decode-fp32": _turns("decode-fp32", "fp32: 64 + 16", 170),
+    "decode-int4": _turns("decode-int4", "int4: 64 tokens of prompt, 128 new, everyone", 250),
+    "decode-int8": _turns("decode-int8", "int8: 64 + 32", 95),
+    "decode-fp32": _turns("decode-fp32", "fp32: 64 + 16", 150),
     "threads": _turns("threads", "int4: 64 + 128, two threads", 45),
-    "context": _turns("context", "int4: prompts of 256, 512, 1,024 and 2,048 tokens", 480),
-    "batch": _turns("batch", "int4: 1, 2, 4 and 8 rows", 130),
+    "context": _turns("context", "int4: prompts of 256, 512, 1,024 and 2,048 tokens", 455),
+    "batch": _turns("batch", "int4: 1, 2, 4 and 8 rows", 120),
     "size-tiny": _turns("size-tiny", "random decoder of 0.1 million weights", 5),
     "size-small": _turns("size-small", "random decoder of 9 million weights", 10),
     "size-medium": _turns("size-medium", "random decoder of 46 million weights", 35),
@@ -60,19 +60,19 @@ PARTS: dict[str, Part] = {
     "workflow": _turns("workflow", "workflow form beside the same authored as one graph", 90),
     "tiny-workflow": _turns("tiny-workflow", "tiny decoder with three policies", 10),
     "forms": Part("each fixture in every form", 30, lambda place, rounds: forms_of(place, ROOT / "fixtures", rounds)),
-    "start": Part("cold processes: start-up and first request", 110, _start, ("int4", "workflow")),
+    "start": Part("cold processes: start-up and first request", 90, _start, ("int4", "workflow")),
     "memory": Part(
-        "cold processes: memory", 60, lambda place, rounds: cold.peak_memory(place, 1, min(rounds, 5)), ("int4",)
+        "cold processes: memory", 55, lambda place, rounds: cold.peak_memory(place, 1, min(rounds, 5)), ("int4",)
     ),
     "compile": Part(
         "compiling real packages",
-        60,
+        40,
         lambda place, rounds: compile_cost.compile_packages(place, min(rounds, 3)),
         ("workflow",),
     ),
     "steps": Part(
         "compiling packages of 1 to 2,000 steps",
-        75,
+        45,
         lambda place, rounds: compile_cost.compile_steps(place, min(rounds, 3)),
     ),
 }

@@ -41,7 +41,8 @@ differ by is what differs when nothing does. The A/A deviation is the end of tha
 1; a difference smaller than that says nothing. (a) in a ratio is the geometric mean of the two.
 
 A target is met when the whole interval is on the right side of its bound: the lower end where the figure must be large,
-else the upper one. Where the bound asks for parity (0.99, 1.00 or 1.02), the A/A deviation of the same run is allowed.
+else the upper one. Where the bound asks for parity (0.99, 1.00 or 1.02), the A/A deviation of the same run is allowed;
+above 0.1 the run was too noisy to tell.
 
 A decode step lasts from the end of one session run of the decoder to the end of the next, and for (c) and (d) from one
 token to the next. Host time is the step less all session runs inside it: for the executors and (a) everything that
@@ -122,7 +123,7 @@ def targets_section(found: Sequence[Target]) -> str:
     if not found:
         return ""
     rows = [target_row(each) for each in found]
-    met = sum(each.met for each in found)
+    met = sum(each.met and each.told for each in found)
     heads = ["", "target", "found, 95 % bounds", "A/A deviation", "", "part"]
     return f"## Targets\n\n{met} of {len(found)} are met; what that means is said below.\n\n{table(heads, rows)}"
 
@@ -131,6 +132,7 @@ def target_row(each: Target) -> list[str]:
     """One line of the table."""
     digits = 0 if each.count else 1 if each.unit else 3
     verdict = "met" if each.met else f"missed by {each.missed_by:.{digits}f}{each.unit}"
+    verdict = verdict if each.told else "too noisy to tell"
     bound = f"{'>=' if each.at_least else '<='} {each.bound:g}{each.unit}"
     pair = "-" if each.pair is None else f"{each.pair:.{digits}f}{each.unit}"
     spread = f"{each.found.median:.0f}" if not digits else with_bounds(each.found, digits) + each.unit

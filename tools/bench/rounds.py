@@ -20,8 +20,8 @@ from tools.bench.run_clock import RunClock, Trace
 SETTLE = 0.03
 """Seconds before a turn: idle worker threads of the last contestant spin for a while."""
 TEXTS = Path(__file__).parent.parent / "smollm2" / "texts"
-WARM = 8
-"""New tokens of the generation before the first round, where it need not be longer."""
+WARM = 64, 8
+"""Prompt and new tokens of the generation before the first round, where nothing is checked in it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ def run_scenario(contestants: dict[str, Generate], scenario: Scenario, ids: Sequ
     same: by name and name, how many leading tokens were the same in every round; compared: out of how many.
     """
     checked = max(scenario.check, scenario.new)
-    traces = take_round(contestants, scenario.names, ids, scenario.check or min(scenario.new, WARM))
+    short = [each[: WARM[0]] for each in ids]
+    first = (ids, scenario.check) if scenario.check else (short, min(scenario.new, WARM[1]))
+    traces = take_round(contestants, scenario.names, *first)
     same = {one: dict.fromkeys(scenario.names, checked * scenario.rows) for one in scenario.names}
     if scenario.check:
         compare(traces, same)

@@ -10,6 +10,8 @@ from tools.bench.ratios import Interval, Rounds, baseline, bootstrap_median, col
 Results = dict[str, Any]
 PRECISIONS = ("int4", "int8", "fp32")
 CHECKED = 128
+NOISY = 0.1
+"""An A/A deviation above which nothing can be said of parity."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Target:
     def met(self) -> bool:
         """Whether the whole interval is on the right side."""
         return self.worst >= self.allowed if self.at_least else self.worst <= self.allowed
+
+    @property
+    def told(self) -> bool:
+        """Whether the run can tell: not where the bound asks for parity and two equal programs differ by too much."""
+        return not self.level or (self.pair or 0.0) <= NOISY
 
     @property
     def missed_by(self) -> float:
