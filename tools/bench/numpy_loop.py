@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class NumpyLoop:
         tokens: list[int] = []
         while len(tokens) < new:
             total += chunk.shape[1]
-            feeds = dict(zip(self._caches, caches, strict=True))
+            feeds: dict[str, Any] = dict(zip(self._caches, caches, strict=True))
             feeds |= {"input_ids": chunk, "attention_mask": np.ones((1, total), np.int64)}
             logits, *caches = self._run(self._outputs, feeds)
             tokens.append(int(logits[0, -1].argmax()))

@@ -90,7 +90,7 @@ class Llama:
         return tokens, begun, stamps
 
 
-KINDS = {"optimum": Optimum, "llama": Llama}
+KINDS: dict[str, Any] = {"optimum": Optimum, "llama": Llama}
 
 
 def main() -> None:

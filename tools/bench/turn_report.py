@@ -53,7 +53,7 @@ def title_of(scenario: Scenario) -> str:
 
 def first_of(scenario: Scenario) -> str:
     """Whom the others are compared with: the first half of a pair where there is one, else the first."""
-    names = scenario["names"]
+    names: list[str] = scenario["names"]
     return next((name for name in names if name in PAIRS), names[0])
 
 

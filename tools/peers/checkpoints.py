@@ -81,7 +81,8 @@ def _random_tensors(size: Size) -> Iterator[tuple[str, Array]]:
     draw = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int) -> Array:
-        return (draw.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
+        drawn: Array = (draw.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
+        return drawn
 
     kv = size.hidden // size.heads * size.kv_heads
     ones = np.ones(size.hidden, np.float32)

@@ -37,11 +37,14 @@ CAPABILITIES = (
     "workflow_ssa", "linear_effects", "nested_control_flow", "typed_emit", "loop_induction_values",
     "serving_service_contract", "bounded_state_recurrence",
 )  # fmt: skip
-INT, BOOL, FLOAT = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT
+INT, BOOL, FLOAT = int(TensorProto.INT64), int(TensorProto.BOOL), int(TensorProto.FLOAT)
 DTYPES = {INT: "int64", BOOL: "bool", FLOAT: "float32"}
-Ports = dict[str, tuple[int, list[int | str]]]
+Extents = list[int | str]
+Ports = dict[str, tuple[int, Extents]]
 
-ROW, SLOT, ONE = ["batch"], ["batch", 1], [1]
+ROW: Extents = ["batch"]
+SLOT: Extents = ["batch", 1]
+ONE: Extents = [1]
 
 
 def write_policy_package(folder: Path, tiny: Path, context: int) -> None:
