@@ -48,7 +48,7 @@ def title_of(scenario: Scenario) -> str:
     """What was asked for."""
     rows = f", {scenario['rows']} rows" if scenario["rows"] > 1 else ""
     count = len(scenario["rounds"])
-    return f"**{scenario['prompt']:,} prompt tokens, {scenario['new']} new{rows}, {count} rounds**"
+    return f"**{scenario['prompt']:,} prompt tokens, {scenario['new']} new{rows}, {count} round{'s' * (count != 1)}**"
 
 
 def first_of(scenario: Scenario) -> str:
