@@ -23,7 +23,8 @@ workflow form, from this repository's own; the other decoders have random weight
 the CPU, greedy, one thread where nothing else is said; prompts are cut from this repository's own English texts.
 
 (a) is a hand-written loop on ONNX Runtime with every binding made once; (b) onnxruntime-genai's Python API; (c)
-Optimum's `generate` on the same graph; (d) llama.cpp on the checkpoint that the packages are made of.
+Optimum's `generate` on the same graph; (d) llama.cpp on the checkpoint that the packages are made of, whose 4-bit
+weights are quantised in another way, so that its tokens soon differ.
 """
 READING = """\
 ## How to read it
