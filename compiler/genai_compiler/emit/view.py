@@ -32,6 +32,7 @@ SOMETIMES = frozenset(
         "DraftSpec",
         "HeldSpec",
         "Holder",
+        "AudioFeatures",
         "AudioProgram",
         "ImageOutput",
         "ImagePatches",

@@ -1,17 +1,28 @@
 """Picture files before the stages of a package: the program that makes their tensors, held against what these take."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
-from genai_compiler.lower.followed_picture import COORDINATES, GRID, MASK, PIXELS, SIZES, Picture, followed
+from genai_compiler.lower.followed_picture import (
+    ASPECT,
+    COORDINATES,
+    GRID,
+    MASK,
+    PIXELS,
+    SIZES,
+    TILE_COUNT,
+    TILES,
+    Picture,
+    followed,
+)
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.media_notes import IMAGE, MediaNotes, Said, processor_file
-from genai_compiler.lower.prompt_places import only_entry, place_parameters
-from genai_compiler.lower.stages import Medium, Stage
-from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
+from genai_compiler.lower.prompt_places import fixed_entries, only_entry, place_parameters, unknown_places
+from genai_compiler.lower.stages import Medium
+from genai_compiler.problem import CompileError, Problem, errors
 from genai_compiler.read.image_processor import ImageProcessor, describes_images, read_image_processor
 from genai_compiler.read.signature import Port
 from genai_compiler.read.special_tokens import SpecialTokens
@@ -21,11 +32,16 @@ Roles = Mapping[str, Port]
 """What the stages take of a picture -> their input."""
 
 
+_OF_TILES = {each: each for each in (ASPECT, TILES, TILE_COUNT)}
+"""Names of what is told of tiles, which are all [pictures, n]."""
+
+
 def picture_roles(medium: Medium) -> Roles | None:
     """The inputs of a medium's stages by what they are of a picture, None where they are not those of pictures.
 
     Floats are pixels; integers are grids [pictures, 3], sizes [pictures, 2], coordinates [pictures, patches, 2]. Beside
-    views, [pictures, views, 3, height, width], sizes and a mask [pictures, views, cells, cells] may be floats.
+    views, [pictures, views, 3, height, width], sizes and a mask [pictures, views, cells, cells] may be floats; of
+    tiles there are further numbers [pictures, n], which have the names that models give them.
     """
     found: dict[str, Port] = {}
     asked = [each.port for stage in medium.stages for each in stage.inputs if each.asked]
@@ -35,7 +51,7 @@ def picture_roles(medium: Medium) -> Roles | None:
         forms = {(2, 3): GRID, (2, 2): SIZES, (3, 2): COORDINATES}
         role = PIXELS if "float" in port.dtype else None
         if views is not None and port != views:
-            role = {2: SIZES, 4: MASK}.get(len(shape))
+            role = _OF_TILES.get(port.name) or {2: SIZES, 4: MASK}.get(len(shape))
         if role is None and "int" in port.dtype and shape and isinstance(shape[-1], int):
             role = forms.get((len(shape), shape[-1]))
         if role is None or role in found:
@@ -118,8 +134,15 @@ class _Fitting:
             isinstance(each, int) and each != wanted for each, wanted in zip(shape[2:], (3, size, size), strict=True)
         ):
             self.refuse(f"{self.file.name} makes views of {size}x{size} pixels, and {takes}")
-        if MASK in self.roles and self.picture.views.get("mode") != "fields":
+        mode = self.picture.views.get("mode")
+        if MASK in self.roles and mode != "fields":
             self.refuse(f"the graph takes a mask of views, {self.roles[MASK].name!r}, and {self.file.name} makes none")
+        for role in (SIZES, *_OF_TILES):
+            if role in self.roles and (mode == "tiles") != (role in _OF_TILES):
+                self.refuse(f"the graph takes {self.roles[role].name!r}, and {self.file.name} makes no such numbers")
+        least = self.picture.views.get("most") if mode == "tiles" else None
+        if least is not None and isinstance(shape[1], int) and shape[1] != least:
+            self.refuse(f"{self.file.name} makes up to {least} tiles, and {takes}")
 
     def _whole(self, shape: tuple[int | str | None, ...], takes: str) -> None:
         made = self.picture
@@ -162,8 +185,10 @@ def _front(fitting: _Fitting, medium: Medium, said: Said, tokens: SpecialTokens)
     if varies and SIZES not in roles:
         contracts[SIZES] = {"dtype": "int64", "rank": 2, "shape": ["image.pictures", 2]}
     cell = picture.patch * picture.merge
-    parameters = prompt_parameters(medium, said, tokens, cell, bool(picture.views))
+    tiled = picture.views.get("mode") == "tiles"
+    parameters = prompt_parameters(medium, said, tokens, cell, bool(picture.views) and not tiled)
     parameters |= fitting.cut
+    parameters |= {"filled": True} if tiled and isinstance((roles[PIXELS].shape or (0, None))[1], int) else {}
     return FileFront(
         kind=IMAGE,
         component="image_processor",
@@ -201,35 +226,9 @@ def prompt_parameters(
     """
     token = said.token if said.token is not None else only_entry(tokens)
     found = place_parameters(token, tokens, said.plain) if token is not None else {}
-    count = said.count or _entries(medium)
+    count = said.count or fixed_entries(medium)
     if views:
         return {**found, "of_views": True}
     if count:
         return {**found, "entries": count}
     return {**found, "cell": cell} if cell else found
-
-
-def _entries(medium: Medium) -> int | None:
-    """How many entries a picture always has, as the graph's output tells; a symbol of digits is a number, too."""
-    last: Stage = medium.stages[-1]
-    port = next(each for each in last.signature.outputs if f"{last.component}.{each.name}" == medium.result)
-    extent = (port.shape or (None,))[-2] if rank_of(port) in (2, 3) else None
-    if isinstance(extent, str) and extent.isdigit():
-        return int(extent)
-    return extent if isinstance(extent, int) else None
-
-
-def unknown_places(parameters: Mapping[str, Any], spot: tuple[Place, str]) -> Iterator[Problem]:
-    """Warnings where a prompt's pictures can't be counted."""
-    lacks = [
-        what
-        for key, what in (
-            (("entry_token",), "which token stands for a picture's entry in a prompt"),
-            (("entries", "cell", "of_views"), "how many entries a picture has"),
-        )
-        if not any(each in parameters for each in key)
-    ]
-    if lacks:
-        what = f"nobody says {' nor '.join(lacks)}: prompts are taken as they are"
-        help = "name the token (image_token_id), and give the processor file its patch_size and merge_size"
-        yield Problem("unknown-places", *spot, what, help, Severity.WARNING)
