@@ -84,6 +84,7 @@ class MediaInputs:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._all = {each["kind"]: MediaInput(each) for each in data["media"]}
+        self._names: Mapping[str, str] = {each["name"]: each["application"] for each in data["inputs"]}
         self._sound: Mapping[str, Any] | None = data["sound"]
         self._older = [
             each["name"]
@@ -141,6 +142,15 @@ class MediaInputs:
                 raise RequestError("bad-inputs", what, help="give one of them")
             if each.facts["required"] and each.facts["tensors"] and each.name not in tensors and not both:
                 raise _needed(kind, each)
+            lacking = [
+                own or name
+                for name, own in self._names.items()
+                if name in each.facts["tensors"] and not {name, own} & set(tensors)
+            ]
+            if both and lacking:
+                what = f"{', '.join(both)} {'is' if len(both) == 1 else 'are'} given, {', '.join(lacking)} not"
+                help = f"give all tensors of a {_WORDS[kind][0]}, or its file as '{each.name}'"
+                raise RequestError("missing-input", what, help=help)
 
     def hold_prompt(self, tensors: Mapping[str, Array], prompt: Array | None) -> None:
         """The prompt of a caller of `run` has the entries of its files.

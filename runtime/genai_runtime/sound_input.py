@@ -33,6 +33,8 @@ def start_of_output(data: Data) -> list[int]:
     """The prompt where only a sound is given. Raises RequestError `no-prompt` where nobody says how output starts."""
     start = data["sound"]["start"] if data["sound"] is not None else None
     if start is None:
+        start = next((each["prompt"].get("start") for each in data["media"] if each["kind"] == "audio"), None)
+    if start is None:
         what = "the package does not say which token its output starts with"
         raise RequestError("no-prompt", what, help="give the prompt's tokens beside the sound")
     return [start]

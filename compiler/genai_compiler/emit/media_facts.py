@@ -34,7 +34,11 @@ def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "image" if isinstance(program, ImageProgram) else "audio",
             "input": value,
-            "prompt": {**dict(_of_prompts(adapter.parameters)), **_of_sound(program, dict(adapter.parameters))},
+            "prompt": {
+                **dict(_of_prompts(adapter.parameters)),
+                **_of_sound(program, dict(adapter.parameters)),
+                **(_start(plan) if isinstance(program, AudioProgram) else {}),
+            },
             **_sizes(program),
             "tensors": [name for each in tensors for name in (each.name, each.application_name) if name],
             "required": inputs[value].required or _is_needed(plan, inputs[value]),
@@ -57,6 +61,12 @@ def _of_sound(program: ImageProgram | AudioProgram, parameters: dict[str, Any]) 
         return {}
     variants = [asdict(each) for each in program.variants]
     return {"heard": {"variants": variants, "strides": program.strides, "most": program.most}}
+
+
+def _start(plan: Plan) -> dict[str, int]:
+    """The token that an output starts with where a caller gives a sound and no prompt."""
+    found = [each.default for each in plan.inputs if each.role == "prompt_tokens"]
+    return {"start": found[0]} if len(found) == 1 and type(found[0]) is int else {}
 
 
 def _sizes(program: ImageProgram | AudioProgram) -> dict[str, Any]:
