@@ -163,27 +163,27 @@ class Executor:
                 "request.audio",
                 inputs,
             )
-            audio_heard_audio_signal = audio_audio_features
-            audio_heard_length = audio_valid_frames
+            audio_taken_audio_signal = audio_audio_features
+            audio_taken_length = audio_valid_frames
         else:
             # pipeline.workflow.steps[0].default.steps[0]: branch
             chosen_case_2 = branch_key(given_application_audio_signal, "pipeline.workflow.steps[0].default.steps[0]")
             if chosen_case_2 == "true":
                 # pipeline.workflow.steps[0].default.steps[0].cases.true: binding
-                audio_heard_audio_signal_given = application_audio_signal
-                audio_heard_audio_signal_tensor = audio_heard_audio_signal_given
+                audio_taken_audio_signal_given = application_audio_signal
+                audio_taken_audio_signal_tensor = audio_taken_audio_signal_given
             else:
                 raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].default.steps[0]")
             # pipeline.workflow.steps[0].default.steps[1]: branch
             chosen_case_3 = branch_key(given_application_length, "pipeline.workflow.steps[0].default.steps[1]")
             if chosen_case_3 == "true":
                 # pipeline.workflow.steps[0].default.steps[1].cases.true: binding
-                audio_heard_length_given = application_length
-                audio_heard_length_tensor = audio_heard_length_given
+                audio_taken_length_given = application_length
+                audio_taken_length_tensor = audio_taken_length_given
             else:
                 raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.steps[1]")
-            audio_heard_audio_signal = audio_heard_audio_signal_tensor
-            audio_heard_length = audio_heard_length_tensor
+            audio_taken_audio_signal = audio_taken_audio_signal_tensor
+            audio_taken_length = audio_taken_length_tensor
         del (
             application_audio_signal,
             application_length,
@@ -193,9 +193,9 @@ class Executor:
             request_audio,
         )
         # pipeline.workflow.steps[1]: invoke encoder
-        agree("batch", "pipeline.workflow.steps[1]", (audio_heard_audio_signal, 0, 1), (audio_heard_length, 0, 1))
-        encoder_encoder_hidden_states = encoder(audio_heard_audio_signal, audio_heard_length)[0]
-        del audio_heard_audio_signal, audio_heard_length
+        agree("batch", "pipeline.workflow.steps[1]", (audio_taken_audio_signal, 0, 1), (audio_taken_length, 0, 1))
+        encoder_encoder_hidden_states = encoder(audio_taken_audio_signal, audio_taken_length)[0]
+        del audio_taken_audio_signal, audio_taken_length
         # pipeline.workflow.steps[2]: loop, first the whole prompt
         limit = iteration_limit(request_max_iterations, "pipeline.workflow.steps[2]")
         bounded(

@@ -49,14 +49,11 @@ class Picture:
 def followed(file: ImageProcessor) -> Picture:
     """What the operations of a file make of a picture.
 
-    Raises CompileError `bad-processor` with every operation that is not offered, or stands where it can't.
+    Raises CompileError `bad-processor` with every operation that stands where it can't.
     """
     problems: list[Problem] = []
     picture = Picture()
     for each in file.operations:
-        if each.does not in _FORMS:
-            problems.append(file.problem(each.path, f"{each.name} is not offered here", _HELP))
-            continue
         wanted, made = _FORMS[each.does]
         fault = "" if wanted == picture.form else f"{each.name} takes {_SPELLED[wanted]}, not {_SPELLED[picture.form]}"
         fault = fault or _impossible(each, picture)

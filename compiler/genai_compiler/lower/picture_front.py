@@ -1,39 +1,22 @@
 """Picture files before the stages of a package: the program that makes their tensors, held against what these take."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
-from genai_compiler.lower.followed_picture import (
-    ASPECT,
-    COORDINATES,
-    GRID,
-    MASK,
-    PIXELS,
-    SIZES,
-    TILE_COUNT,
-    TILES,
-    Picture,
-    followed,
-)
-from genai_compiler.lower.matching import rank_of, spell_port
+from genai_compiler.lower.followed_picture import COORDINATES, GRID, MASK, PIXELS, SIZES, followed
+from genai_compiler.lower.matching import rank_of
 from genai_compiler.lower.media_notes import IMAGE, MediaNotes, Said, processor_file
+from genai_compiler.lower.picture_fitting import OF_TILES, Fitting, Roles
 from genai_compiler.lower.prompt_places import fixed_entries, only_entry, place_parameters, unknown_places
 from genai_compiler.lower.stages import Medium
-from genai_compiler.problem import CompileError, Problem, errors
-from genai_compiler.read.image_processor import ImageProcessor, describes_images, read_image_processor
+from genai_compiler.problem import CompileError, Problem, Severity, errors
+from genai_compiler.read.image_processor import describes_images, read_image_processor
 from genai_compiler.read.signature import Port
 from genai_compiler.read.special_tokens import SpecialTokens
 
 PROCESSOR, PROGRAM = "genai-compile.image-processor", "onnx-genai.image-preprocess"
-Roles = Mapping[str, Port]
-"""What the stages take of a picture -> their input."""
-
-
-_OF_TILES = {each: each for each in (ASPECT, TILES, TILE_COUNT)}
-"""Names of what is told of tiles, which are all [pictures, n]."""
 
 
 def picture_roles(medium: Medium) -> Roles | None:
@@ -51,7 +34,7 @@ def picture_roles(medium: Medium) -> Roles | None:
         forms = {(2, 3): GRID, (2, 2): SIZES, (3, 2): COORDINATES}
         role = PIXELS if "float" in port.dtype else None
         if views is not None and port != views:
-            role = _OF_TILES.get(port.name) or {2: SIZES, 4: MASK}.get(len(shape))
+            role = OF_TILES.get(port.name) or {2: SIZES, 4: MASK}.get(len(shape))
         if role is None and "int" in port.dtype and shape and isinstance(shape[-1], int):
             role = forms.get((len(shape), shape[-1]))
         if role is None or role in found:
@@ -79,104 +62,43 @@ def picture_front(
         return None, problems
     try:
         file = read_image_processor(notes.root, name)
-        fitting = _Fitting(file, followed(file), roles)
+        fitting = Fitting(file, followed(file), roles)
         fitting.hold()
     except CompileError as error:
         return None, (*problems, *error.problems)
     found = (*problems, *fitting.problems)
     if errors(found):
         return None, found
-    front = _front(fitting, medium, said, tokens)
-    return front, (*found, *unknown_places(front.declared["contract"]["parameters"], said.spot))
+    picture = fitting.picture
+    counted = bool(picture.views) and not fitting.tiled
+    parameters = prompt_parameters(medium, said, tokens, picture.patch * picture.merge, counted)
+    front = _front(fitting, parameters)
+    return front, (*found, *unknown_places(parameters, said.spot))
 
 
-@dataclass
-class _Fitting:
-    """What a file makes, beside what the graph takes. cut: patches that the file leaves to whoever runs it."""
+def lone_picture_front(notes: MediaNotes, port: Port) -> tuple[FileFront | None, tuple[Problem, ...]]:
+    """The front of a graph that is no stage before a decoder: all pictures of a run are rows of its input `port`.
 
-    file: ImageProcessor
-    picture: Picture
-    roles: Roles
-    cut: Mapping[str, int] = field(default_factory=dict[str, int])
-    problems: list[Problem] = field(default_factory=list[Problem])
-
-    def refuse(self, what: str, help: str = "make the file and the graph agree") -> None:
-        self.problems.append(Problem("processor-mismatch", self.file.text.place(()), "", what, help))
-
-    def hold(self) -> None:
-        """Hold the file's pixels against the graph's: rank, the order of axes, extents."""
-        pixels = self.roles[PIXELS]
-        shape, made = pixels.shape or (), self.picture
-        takes = f"the graph takes {pixels.name!r} as {spell_port(pixels)}"
-        if made.views or len(shape) == 5:
-            self._views(shape, takes)
-        elif len(shape) == 4:
-            self._whole(shape, takes)
-        elif not made.patches:
-            self._cut(shape, takes)
-        else:
-            width = 3 * made.patches.get("frames", 1) * made.patches["size"] ** 2
-            if shape[-1] != width:
-                self.refuse(f"{self.file.name} makes patches of {width} numbers, and {takes}")
-            if (made.length is not None) != (len(shape) == 3):
-                self.refuse(f"{self.file.name} makes patches of rank {3 if made.length else 2}, and {takes}")
-        if GRID in self.roles and not made.patches and not self.cut:
-            self.refuse(
-                f"the graph takes a grid of patches, {self.roles[GRID].name!r}, and {self.file.name} makes none"
-            )
-
-    def _views(self, shape: tuple[int | str | None, ...], takes: str) -> None:
-        size = self.picture.views.get("size")
-        if size is None or len(shape) != 5:
-            kind = "views" if self.picture.views else "no views"
-            self.refuse(f"{self.file.name} makes {kind} of pictures, and {takes}")
-        elif any(
-            isinstance(each, int) and each != wanted for each, wanted in zip(shape[2:], (3, size, size), strict=True)
-        ):
-            self.refuse(f"{self.file.name} makes views of {size}x{size} pixels, and {takes}")
-        mode = self.picture.views.get("mode")
-        if MASK in self.roles and mode != "fields":
-            self.refuse(f"the graph takes a mask of views, {self.roles[MASK].name!r}, and {self.file.name} makes none")
-        for role in (SIZES, *_OF_TILES):
-            if role in self.roles and (mode == "tiles") != (role in _OF_TILES):
-                self.refuse(f"the graph takes {self.roles[role].name!r}, and {self.file.name} makes no such numbers")
-        least = self.picture.views.get("most") if mode == "tiles" else None
-        if least is not None and isinstance(shape[1], int) and shape[1] != least:
-            self.refuse(f"{self.file.name} makes up to {least} tiles, and {takes}")
-
-    def _whole(self, shape: tuple[int | str | None, ...], takes: str) -> None:
-        made = self.picture
-        if made.patches:
-            self.refuse(f"{self.file.name} cuts pictures into patches, and {takes}")
-            return
-        channels, edges = (shape[1], shape[2:]) if made.first else (shape[3], shape[1:3])
-        if channels != 3:
-            order = "first" if made.first else "last"
-            self.refuse(f"{self.file.name} puts channels {order}, and {takes}")
-            return
-        size = made.crop or ((made.resize["height"], made.resize["width"]) if self.fixed else None)
-        for edge, wanted in zip(("high", "wide"), edges, strict=True):
-            if isinstance(wanted, int) and (size is None or size[edge == "wide"] != wanted):
-                are = f"{size[edge == 'wide']} pixels {edge}" if size else f"of their own size, not all {wanted} {edge}"
-                self.refuse(f"the pictures that {self.file.name} makes are {are}, and {takes}")
-
-    @property
-    def fixed(self) -> bool:
-        """Whether all pictures become as large as the file says."""
-        return self.picture.resize.get("mode") == "stretch"
-
-    def _cut(self, shape: tuple[int | str | None, ...], takes: str) -> None:
-        """The reference runtime cuts by itself: row by row, a frame after the other, in patches of the resize."""
-        made = self.picture
-        area = 3 * made.patch**2
-        frames = shape[-1] // area if isinstance(shape[-1], int) and area else 0
-        if len(shape) != 2 or not frames or frames * area != shape[-1] or made.first:
-            self.refuse(f"{self.file.name} leaves pictures whole, and {takes}", "end it with PatchImage")
-            return
-        self.cut = {"patch": made.patch, "frames": frames, "merge": made.merge}
+    None where no file describes pictures; what is wrong with one that nobody names are warnings.
+    """
+    name, problems = processor_file(notes.root, IMAGE, notes.said[IMAGE], describes_images)
+    if name is None:
+        return None, ()
+    try:
+        file = read_image_processor(notes.root, name)
+        fitting = Fitting(file, followed(file), {PIXELS: port})
+        fitting.hold()
+        found = (*problems, *fitting.problems)
+    except CompileError as error:
+        found = (*problems, *error.problems)
+        fitting = None
+    if fitting is None or errors(found):
+        return None, tuple(replace(each, severity=Severity.WARNING) for each in found)
+    front = _front(fitting, {"one_size": True})
+    return replace(front, each=False), found
 
 
-def _front(fitting: _Fitting, medium: Medium, said: Said, tokens: SpecialTokens) -> FileFront:
+def _front(fitting: Fitting, parameters: dict[str, Any]) -> FileFront:
     roles, picture = fitting.roles, fitting.picture
     patches = picture.patches or fitting.cut
     each = GRID not in roles and not picture.views
@@ -184,11 +106,9 @@ def _front(fitting: _Fitting, medium: Medium, said: Said, tokens: SpecialTokens)
     contracts = {role: role_contract(port, role) for role, port in roles.items()}
     if varies and SIZES not in roles:
         contracts[SIZES] = {"dtype": "int64", "rank": 2, "shape": ["image.pictures", 2]}
-    cell = picture.patch * picture.merge
-    tiled = picture.views.get("mode") == "tiles"
-    parameters = prompt_parameters(medium, said, tokens, cell, bool(picture.views) and not tiled)
     parameters |= fitting.cut
-    parameters |= {"filled": True} if tiled and isinstance((roles[PIXELS].shape or (0, None))[1], int) else {}
+    fixed = isinstance((roles[PIXELS].shape or (0, None))[1], int)
+    parameters |= {"filled": True} if fitting.tiled and fixed else {}
     return FileFront(
         kind=IMAGE,
         component="image_processor",

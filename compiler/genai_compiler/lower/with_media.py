@@ -10,12 +10,13 @@ from genai_compiler.lower.decoder_components import Data, application_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
 from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files
+from genai_compiler.lower.file_or_tensors import file_or_tensors, media_told
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
-from genai_compiler.lower.picture_front import Roles, picture_front, picture_roles
+from genai_compiler.lower.picture_fitting import Roles
+from genai_compiler.lower.picture_front import picture_front, picture_roles
 from genai_compiler.lower.program_front import program_front
 from genai_compiler.lower.sound_front import sound_front
 from genai_compiler.lower.sound_roles import MODE, sound_roles
-from genai_compiler.lower.sound_stages import heard, media_told
 from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens, special_tokens
@@ -48,7 +49,7 @@ def with_media(
             front, found = sound_front(notes, stage, roles, tokens)
             problems += found
             taken.add(AUDIO)
-        steps += [invoke_stage(stage, workflow)] if front is None else heard(front, stage, document)
+        steps += [invoke_stage(stage, workflow)] if front is None else file_or_tensors(front, stage, document)
     for stage in (stage for medium in media for stage in medium.stages):
         invoke_stage(stage, workflow)  # components stand in the order in which they run
     fronts = [_front(notes, medium, tokens, taken, problems) for medium in media]

@@ -1,6 +1,7 @@
 """An adapter that runs a processor file of the package -> the program that the file says."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.dtypes import canonical
@@ -38,7 +39,7 @@ def file_program(name: str, declared: Component, package: Package) -> AudioProgr
     """The program of the file of the component `name`. Raises CompileError with what is wrong with either.
 
     Parameters `patch`, `frames`, `merge` say how pictures are cut where the file leaves that open; `filled`, that there
-    are always as many tiles as there may be.
+    are always as many tiles as there may be; `one_size`, that pictures of several sizes are refused.
     """
     how, contract = declared.implementation, declared.contract
     assert isinstance(how, AdapterImplementation)
@@ -59,7 +60,8 @@ def file_program(name: str, declared: Component, package: Package) -> AudioProgr
         size, frames, merge = (int(str(each)) for each in sizes)
         cut = ImagePatches(size, frames, merge, raster=True, temporal_major=True)
     file = read_image_processor(package.root, how.artifact or "")
-    return processor_program(file, outputs, cut, bool(given.get("filled")))
+    made = processor_program(file, outputs, cut, bool(given.get("filled")))
+    return replace(made, stacks=made.stacks and not given.get("one_size"))
 
 
 def _refused(package: Package, name: str, code: str, what: str, help: str) -> CompileError:

@@ -15,7 +15,7 @@ from genai_compiler.read.config_json import Json
 
 RATE, FFT, HOP = 16_000, 400, 160
 MOST_BANDS, MOST_FRAME = 512, 1 << 16
-_HIGHEST = 768_000
+MOST_RATE = 768_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ _FLAGS = frozenset({"stereo_to_mono", "no_padding", "feature_first", "preemphasi
 _WINDOWS = ("hann", "hamming")
 _LARGEST = {
     **dict.fromkeys(("n_mel", "feature_size", "num_mels"), MOST_BANDS),
-    **dict.fromkeys(("target_sample_rate", "sampling_rate", "sample_rate"), _HIGHEST),
+    **dict.fromkeys(("target_sample_rate", "sampling_rate", "sample_rate"), MOST_RATE),
     "max_samples": 64 << 20,
     "chunk_size": 3600,
 }
@@ -91,7 +91,7 @@ def _are_numbers(value: Json) -> bool:
 
 def _are_rates(value: Json) -> bool:
     numbers = value if isinstance(value, list) else [None]
-    whole = all(isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _HIGHEST for each in numbers)
+    whole = all(isinstance(each, int) and not isinstance(each, bool) and 0 < each <= MOST_RATE for each in numbers)
     return whole and len(set(map(str, numbers))) == len(numbers)
 
 

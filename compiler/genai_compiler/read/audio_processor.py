@@ -12,8 +12,16 @@ from typing import Any
 from genai_compiler.problem import CompileError, Place, Problem, errors
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.audio_features import FEATURES, AudioFeatures
-from genai_compiler.read.audio_operations import AUDIO_OPERATIONS, FFT, HOP, RATE, AudioForm, audio_fault
+from genai_compiler.read.audio_operations import (
+    AUDIO_OPERATIONS,
+    FFT,
+    HOP,
+    RATE,
+    AudioForm,
+    audio_fault,
+)
 from genai_compiler.read.config_json import ConfigText, Json, parse_config
+from genai_compiler.read.framed_sound import framed_features, hf_sound
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.suggest import did_you_mean
 
@@ -60,7 +68,11 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
         raise CompileError([fault.problem(Place(name), "")]) from fault
     text = parse_config(file.file.read_bytes(), file.name)
     reading = _Reading(AudioProcessor(file.name, text))
-    found = reading.flat() if is_flat(text.root) else reading.sequence()
+    framed = hf_sound(text.root) if _listed(text.root) is None else None
+    if framed is not None:
+        found = reading.framed(*framed)
+    else:
+        found = reading.flat() if is_flat(text.root) else reading.sequence()
     if errors(reading.problems):
         raise CompileError([*text.problems, *reading.problems])
     return found
@@ -68,7 +80,7 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
 
 def describes_audio(text: ConfigText) -> bool:
     """Whether a file says how sound is processed, in either dialect."""
-    return _listed(text.root) is not None or is_flat(text.root)
+    return _listed(text.root) is not None or is_flat(text.root) or hf_sound(text.root) is not None
 
 
 def is_flat(root: Json) -> bool:
@@ -174,6 +186,15 @@ class _Reading:
             else:
                 found[name] = value
         return found
+
+    def framed(self, root: Mapping[str, Json], at: DocPath) -> AudioProcessor:
+        """The flat keys of an extractor whose frames are stated; the whole clip counts."""
+
+        def refuse(key: str, what: str) -> None:
+            self.refuse((*at, key), f"{key} can't be followed: {what}")
+
+        variants = tuple(framed_features(root, refuse))
+        return replace(self.file, variants=variants, strides=_STRIDES["htk"])
 
     def flat(self) -> AudioProcessor:
         """The flat keys of an extractor: clips reflected at their ends, filled up with silence to a fixed length."""

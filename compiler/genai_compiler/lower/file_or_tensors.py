@@ -1,4 +1,4 @@
-"""Steps before stages that take a sound: of files or else of a caller's tensors, and which media there are."""
+"""Steps before stages that take a medium: of files or else of a caller's tensors, and which media there are."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from genai_compiler.lower.file_fronts import FileFront, declare_front, run_front
 from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage
 
 
-def heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
+def file_or_tensors(front: FileFront, stage: Stage, document: Data) -> list[Data]:
     """A stage that always runs, on what is made of files or else on the caller's tensors; one of them must be there."""
     workflow = document["pipeline"]["workflow"]
     declare_front(front, document)
@@ -16,8 +16,8 @@ def heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
     defaults: list[Data] = []
     outputs: Data = {}
     for asked in (each for each in inputs if each.port.name in front.feeds):
-        contract, value = stage.result(asked.port), _heard_value(front, asked.port.name)
-        same = binding("same_sound", contract, contract, workflow, {})
+        contract, value = stage.result(asked.port), _value(front, asked.port.name)
+        same = binding(f"same_{front.kind}", contract, contract, workflow, {})
         ends = {"inputs": {"entries": asked.value}, "outputs": {"entries": f"{value}.given"}}
         tensor = {"kind": "invoke", "component": same, **ends}
         defaults.append({
@@ -34,12 +34,12 @@ def heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
         "default": defaults[0] if len(defaults) == 1 else {"kind": "sequence", "steps": defaults},
         "outputs": outputs,
     }
-    fed = {port: _heard_value(front, port) for port in front.feeds}
+    fed = {port: _value(front, port) for port in front.feeds}
     return [branch, invoke_stage(replace(stage, inputs=inputs), workflow, fed)]
 
 
-def _heard_value(front: FileFront, port: str) -> str:
-    return f"{front.kind}.heard" if len(front.feeds) == 1 else f"{front.kind}.heard.{port}"
+def _value(front: FileFront, port: str) -> str:
+    return f"{front.kind}.taken" if len(front.feeds) == 1 else f"{front.kind}.taken.{port}"
 
 
 _SOUND_ALONE, _WITH_PICTURES = 2, 3
