@@ -25,6 +25,10 @@ _WORDS = {
 """Medium -> what a file of it is called, who gives it here and on the command line, the code where nothing takes it."""
 
 
+_LIMITS = {"image": "image-limit", "audio": "audio-limit"}
+"""Medium -> the code for more tokens than a prompt may have."""
+
+
 @dataclass(frozen=True)
 class MediaInput:
     """One medium of a package. facts: its entry of the manifest."""
@@ -75,7 +79,7 @@ class MediaInput:
         total = sum(each.entries for each in spans)
         if total > MAX_ENTRIES:
             what = f"the {_WORDS[self.kind][0]}s take {total} tokens, more than {MAX_ENTRIES}"
-            raise RequestError(f"{self.kind}-limit", what, help="give fewer or smaller ones")
+            raise RequestError(_LIMITS[self.kind], what, help="give fewer or smaller ones")
         return tuple(spans)
 
 

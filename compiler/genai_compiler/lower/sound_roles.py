@@ -65,9 +65,11 @@ def _of_features(file: AudioProcessor, port: Port) -> Iterator[str]:
     first = own is None or own.bands_first
     bands, frames = (port.shape or (None, None, None))[1:] if first else (port.shape or (None, None, None))[:0:-1]
     mels = own.mels if own is not None else file.mels
-    if (isinstance(bands, int) and bands != mels) or (own is None and bands != mels):
-        order = "" if first else " behind each frame's place"
-        yield f"{file.name} makes {mels} bands{order}, and {takes}"
+    if own is not None and isinstance(frames, int) and not isinstance(bands, int):
+        yield f"{file.name} puts bands {'before' if first else 'behind'} frames, and {takes}"
+        return
+    if bands != mels and (own is None or isinstance(bands, int)):
+        yield f"{file.name} makes {mels} bands, and {takes}"
     if isinstance(frames, int) and frames != file.columns:
         made = f"{file.columns} frames" if file.columns else "as many frames as the sound has"
         yield f"{file.name} makes {made}, and {takes}"

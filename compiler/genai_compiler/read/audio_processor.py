@@ -102,6 +102,8 @@ _NEEDS_RATE = "natural"
 _WITH_RATE = "AudioDecoderEx"
 _STRIDES: Mapping[str, tuple[int, ...]] = {"htk": (2, 2), "raw": ()}
 """Features -> how many frames, and how many of these, an entry of a prompt stands for, where convention says so."""
+_MOST_WEIGHTS = 1 << 24
+"""Bands times samples of a transform, of which half are places of a spectrum."""
 Found = tuple[str, str, Mapping[str, Any], DocPath]
 """An operation of a file: its name, what it does, its attributes, its place."""
 
@@ -150,6 +152,8 @@ class _Reading:
         if does == _NEEDS_RATE and decoder != _WITH_RATE:
             refuse("", f"it takes the rate of its samples, which {decoder} does not give: decode with {_WITH_RATE}")
         variants = tuple(FEATURES[does](attributes, rates, refuse))
+        if any(each.mels * max(each.fft, each.bank[0]) > _MOST_WEIGHTS for each in variants):
+            refuse("", f"its bands over its spectrum are more than {_MOST_WEIGHTS} weights")
         strides = (attributes["audio_compression_rate"],) if does == _NEEDS_RATE else _STRIDES.get(does)
         if len(found) > 2:
             even = found[2][2]

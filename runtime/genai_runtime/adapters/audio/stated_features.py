@@ -14,7 +14,8 @@ import numpy.typing as npt
 from genai_runtime.adapters.audio.log_mel import Floats, hann, mel_bands
 
 Singles = npt.NDArray[np.float32]
-_BLOCK = 2048
+_BLOCK = 1 << 20
+"""Samples of frames looked at together."""
 _HTK_BREAK, _HTK_SCALE, _NATURAL_SCALE = 700.0, 2595.0, 1127.0
 
 
@@ -94,8 +95,9 @@ def _logarithms(samples: Singles, count: int, how: AudioFeatures) -> Floats:
     shape = _WINDOWS[how.window](how.frame) * how.gain
     first = how.skip
     made = np.empty((count, how.mels))
-    for start in range(0, count, _BLOCK):
-        at = (np.arange(start, min(start + _BLOCK, count)) * how.hop)[:, None] + first
+    step = max(1, _BLOCK // how.fft)
+    for start in range(0, count, step):
+        at = (np.arange(start, min(start + step, count)) * how.hop)[:, None] + first
         spectrum = np.fft.rfft(_emphasised(clip, at, how) * shape, n=how.fft, axis=1)
         energy = spectrum.real**2 + spectrum.imag**2
         energy = energy if how.power else np.sqrt(energy)
