@@ -7,6 +7,7 @@ from typing import Any
 
 from genai_runtime.adapters.files import split_files
 from genai_runtime.given import as_tensors
+from genai_runtime.numbered_places import hold_numbered, numbered_ids
 from genai_runtime.problem import RequestError
 from genai_runtime.prompt_places import Places, Span
 from genai_runtime.sound_input import samples_of
@@ -53,7 +54,12 @@ class MediaInput:
     @property
     def placed(self) -> bool:
         """Whether a prompt has entries of its files."""
-        return "entry_token" in self.facts["prompt"]
+        return "entry_token" in self.facts["prompt"] or self.numbered
+
+    @property
+    def numbered(self) -> bool:
+        """Whether these are the files' numbers, below zero."""
+        return "numbered" in self.facts["prompt"]
 
     def spans(self, files: Sequence[bytes]) -> tuple[Span, ...] | None:
         """The entries of each file, by its size alone; None where nobody says how many there are.
@@ -170,8 +176,15 @@ class MediaInputs:
             if each.kind == "audio" and len(files) > 1:
                 raise _several(len(files))
             spans = each.spans(files)
-            if spans is not None:
+            if spans is not None and each.numbered:
+                hold_numbered(prompt.reshape(-1).tolist(), spans)
+            elif spans is not None:
                 each.places.hold(prompt.reshape(-1).tolist(), spans)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether ids below zero stand for pictures."""
+        return any(each.numbered for each in self._all.values())
 
     def prompt(
         self, prompt: str | list[int], tensors: Mapping[str, Array], tokenizer: Tokenizer | None, specials: bool
@@ -181,6 +194,8 @@ class MediaInputs:
         for each in self._all.values():
             files = split_files(tensors[each.name].tobytes()) if each.name in tensors else []
             spans = each.spans(files) if each.placed else None
+            if spans is not None and each.numbered:
+                return numbered_ids(prompt, str(each.facts["prompt"].get("opens", "")), spans, tokenizer, specials)
             if spans is not None:
                 found.append((each.places, spans))
         if not found:

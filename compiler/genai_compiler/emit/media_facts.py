@@ -9,7 +9,7 @@ from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Branch, Input, Invoke, Plan
 from genai_compiler.plan.uses import all_reads, walk
 
-_NUMBERS = {"entry_token": (0, (1 << 31) - 1), "entries": (1, 1 << 20), "cell": (1, 1 << 20)}
+_NUMBERS = {"numbered": (1, 1), "entry_token": (0, (1 << 31) - 1), "entries": (1, 1 << 20), "cell": (1, 1 << 20)}
 """Parameters that say where pictures stand in a prompt -> the values that mean something."""
 _TEXTS = frozenset({"entry", "opens", "closes", "before", "after", "row_end", "last_row_end"})
 

@@ -9,7 +9,7 @@ from genai_compiler.lower.followed_picture import COORDINATES, GRID, MASK, PIXEL
 from genai_compiler.lower.matching import rank_of
 from genai_compiler.lower.media_notes import IMAGE, MediaNotes, Said, processor_file
 from genai_compiler.lower.picture_fitting import OF_TILES, Fitting, Roles
-from genai_compiler.lower.prompt_places import fixed_entries, only_entry, place_parameters, unknown_places
+from genai_compiler.lower.prompt_places import NUMBERED, fixed_entries, only_entry, place_parameters, unknown_places
 from genai_compiler.lower.stages import Medium
 from genai_compiler.problem import CompileError, Problem, Severity, errors
 from genai_compiler.read.image_processor import describes_images, read_image_processor
@@ -72,6 +72,8 @@ def picture_front(
     picture = fitting.picture
     counted = bool(picture.views) and not fitting.tiled
     parameters = prompt_parameters(medium, said, tokens, picture.patch * picture.merge, counted)
+    if picture.views.get("mode") == "squares" and said.token is None:
+        parameters = {"of_views": True, **NUMBERED}
     front = _front(fitting, parameters)
     return front, (*found, *unknown_places(parameters, said.spot))
 

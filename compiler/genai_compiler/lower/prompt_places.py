@@ -43,6 +43,10 @@ SOUND_PLACES: Mapping[str, PromptPlace] = {
 }
 
 
+NUMBERED: Mapping[str, Any] = {"opens": "<|image_#|>", "numbered": 1}
+"""What an adapter's contract says where entries are the number of their picture, from 1, below zero."""
+
+
 def place_parameters(
     token: int, tokens: SpecialTokens, plain: bool = False, places: Mapping[str, PromptPlace] = PLACES
 ) -> dict[str, Any]:
@@ -84,7 +88,7 @@ def fixed_entries(medium: Medium) -> int | None:
 
 
 _LACKING = (
-    (("entry_token",), "which token stands for a picture's entry in a prompt"),
+    (("entry_token", "numbered"), "which token stands for a picture's entry in a prompt"),
     (("entries", "cell", "of_views"), "how many entries a picture has"),
 )
 _WAY_OUT = "name the token (image_token_id), and give the processor file its patch_size and merge_size"
