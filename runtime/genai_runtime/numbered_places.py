@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from genai_runtime.problem import RequestError
@@ -36,7 +37,7 @@ def numbered_ids(
 
 def hold_numbered(ids: Sequence[int], spans: Sequence[Span]) -> None:
     """Every picture has all of its entries in a prompt, once or more. Raises RequestError `image-tokens`."""
-    counts = {number: ids.count(-number) for number in {-each for each in ids if each < 0}}
+    counts = Counter(-each for each in ids if each < 0)
     whole = all(number <= len(spans) and not count % spans[number - 1].entries for number, count in counts.items())
     if not whole or len(counts) != len(spans):
         said = ", ".join(f"{count} of {-number}" for number, count in sorted(counts.items())) or "none"
