@@ -69,7 +69,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     genai_v2.write_tokenizer(folder)
     model = {
         "type": "phi3v", "vocab_size": VOCABULARY, "context_length": POSITIONS, "eos_token_id": EOS,
-        "pad_token_id": PAD, "bos_token_id": BOS, "vision": {"filename": "vision.onnx", "config_filename": "processor.json"},
+        "pad_token_id": PAD, "bos_token_id": BOS,
+        "vision": {"filename": "vision.onnx", "config_filename": "processor.json"},
         "embedding": {"filename": "embedding.onnx"},
         "decoder": {"filename": "decoder.onnx", "head_size": HEAD, "num_hidden_layers": LAYERS,
                     "num_key_value_heads": KV_HEADS},
