@@ -4,6 +4,8 @@ What goes into the graphs is made here by Pillow and by sums written out, withou
 """
 
 import io
+import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
+from genai_compiler import compile_package
 from genai_runtime import RequestError
 from genai_runtime.cli import main
 
@@ -18,7 +21,7 @@ from tests.conftest import FIXTURES
 from tests.reference import features
 from tests.reference.values import Array
 from tests.runtime.audio.test_stated_features import noise, wav
-from tests.test_pipelines import drawn, greedy, session
+from tests.test_pipelines import MEDIA, drawn, greedy, session
 from tools.fixtures.genai_v2 import HEARD, SEEN
 from tools.fixtures.network import HIDDEN
 from tools.fixtures.processors import COMPRESSION, EVEN_BANDS, FIELD, HTK_BANDS, PATCH, POOL, TILE
@@ -219,6 +222,27 @@ def test_brackets_around_pictures_and_a_sound(model: Models) -> None:
     wanted = loop(BUDGET, prompt, media)
     assert model(BUDGET).generate(text, **files, **GREEDY).tokens[: len(wanted)] == wanted
     assert model(BUDGET).generate(prompt, **files, **GREEDY).tokens[: len(wanted)] == wanted
+
+
+def test_of_two_media_that_could_be_sound_the_one_that_fits_is(tmp_path: Path) -> None:
+    """Pictures come as [images, 4, 8] here, which nothing tells from features; the file makes 16 bands."""
+    package = tmp_path / "package"
+    package.mkdir()
+    for case, names in (
+        (MEDIA, ("vision.onnx", "genai_config.json")),
+        (BUDGET, ("speech.onnx", "speech_processor.json")),
+    ):
+        for name in (*names, "embedding.onnx", "decoder.onnx", "tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(FIXTURES / case / name, package / name)
+    config = json.loads((package / "genai_config.json").read_text())
+    config["pipeline"]["preprocessing"] = {"audio": {"config": "speech_processor.json"}}
+    (package / "genai_config.json").write_text(json.dumps(config))
+    compile_package(package, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        (entry,) = model.describe()["media"]
+        assert entry["kind"] == "audio"
+        assert "input_features" in entry["tensors"]
+        assert "pixel_values" not in entry["tensors"]
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------

@@ -58,6 +58,15 @@ def sound_front(
     return front, found
 
 
+def sound_fits(notes: MediaNotes, roles: Roles) -> bool:
+    """Whether there is a processor file that makes what the inputs take."""
+    name, _ = processor_file(notes.root, AUDIO, notes.said[AUDIO], describes_audio)
+    try:
+        return name is not None and not any(sound_mismatches(read_audio_processor(notes.root, name), roles))
+    except CompileError:
+        return False
+
+
 _LACKING = (
     (("entry_token",), "which token stands for a sound's entry in a prompt"),
     (("entries", "of_sound"), "how many entries a sound has"),

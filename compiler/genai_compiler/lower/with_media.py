@@ -15,7 +15,7 @@ from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
 from genai_compiler.lower.picture_fitting import Roles
 from genai_compiler.lower.picture_front import picture_front, picture_roles
 from genai_compiler.lower.program_front import program_front
-from genai_compiler.lower.sound_front import sound_front
+from genai_compiler.lower.sound_front import sound_fits, sound_front
 from genai_compiler.lower.sound_roles import MODE, sound_roles
 from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
 from genai_compiler.problem import Problem, Severity
@@ -52,7 +52,8 @@ def with_media(
         steps += [invoke_stage(stage, workflow)] if front is None else file_or_tensors(front, stage, document)
     for stage in (stage for medium in media for stage in medium.stages):
         invoke_stage(stage, workflow)  # components stand in the order in which they run
-    fronts = [_front(notes, medium, tokens, taken, problems) for medium in media]
+    sound = _of_sound(media, notes)
+    fronts = [_front(notes, medium, tokens, taken, problems, medium is sound) for medium in media]
     shown = [flag for medium, front in zip(media, fronts, strict=True) for flag in _shows(medium, front)]
     for medium, front in zip(media, fronts, strict=True):
         if front is None:
@@ -66,11 +67,19 @@ def with_media(
     return document, (*problems, *_unused(notes, taken, bool(media)))
 
 
+def _of_sound(media: list[Medium], notes: MediaNotes) -> Medium | None:
+    """The medium that is sound: of several that could be, the first that takes what a file makes."""
+    roles = [(each, sound_roles(each.stages, notes)) for each in media if picture_roles(each) is None]
+    found = [(each, its) for each, its in roles if its is not None]
+    fitting = [each for each, its in found if len(found) > 1 and sound_fits(notes, its)]
+    return next(iter([*fitting, *(each for each, _ in found)]), None)
+
+
 def _front(
-    notes: MediaNotes, medium: Medium, tokens: SpecialTokens, taken: set[str], problems: list[Problem]
+    notes: MediaNotes, medium: Medium, tokens: SpecialTokens, taken: set[str], problems: list[Problem], heard: bool
 ) -> FileFront | None:
     """The front of a medium, None where its tensors are the caller's. taken: the media that have one already."""
-    pictures, sounds = picture_roles(medium), sound_roles(medium.stages, notes)
+    pictures, sounds = picture_roles(medium), sound_roles(medium.stages, notes) if heard else None
     if pictures is not None and IMAGE not in taken:
         front, found = _picture_front(notes, medium, pictures, tokens)
         taken.add(IMAGE)
