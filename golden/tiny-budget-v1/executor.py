@@ -38,7 +38,7 @@ from genai_runtime.abi import (
     unmatched_case,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens"),
@@ -315,8 +315,8 @@ class Executor:
                 "pipeline.workflow.steps[0].cases.true.steps[1]",
             )
             for _ in range(limit):
-                live = live_rows(image_more, origin="pipeline.workflow.steps[0].cases.true.steps[1]")
-                if not live.any():
+                going = live_rows(image_more, origin="pipeline.workflow.steps[0].cases.true.steps[1]")[1]
+                if not going:
                     break
                 out.iterations += 1
                 # pipeline.workflow.steps[0].cases.true.steps[1].steps[0]: invoke one_picture
