@@ -5,6 +5,7 @@ A change that an existing executor would notice raises ABI_VERSION; `load` refus
 
 from genai_runtime.adapters import open_adapter
 from genai_runtime.adapters.audio.program import AudioProgram
+from genai_runtime.adapters.audio.stated_features import AudioFeatures
 from genai_runtime.adapters.image.program import (
     ImageOutput,
     ImagePatches,
@@ -37,6 +38,7 @@ ABI_VERSION = 3
 __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
+    "AudioFeatures",
     "AudioProgram",
     "BudgetSpec",
     "Cell",
