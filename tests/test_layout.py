@@ -134,16 +134,18 @@ def test_no_model_family_is_named() -> None:
     assert named == {}
 
 
-def test_two_tables_name_families_and_each_has_one_reader() -> None:
+def test_tables_that_name_families_have_one_reader_each() -> None:
     """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it.
 
-    The names of image operations are the foreign format's own: their table says in our words what each does.
+    The names of image operations are the foreign format's own: their table says in our words what each does. The table
+    of costs names none.
     """
     data = sorted(each.name for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts)
-    assert data == ["image_operations.json", "reference_types.json"]
+    assert data == ["image_operations.json", "policy_costs.json", "reference_types.json"]
     readers = {table: {file.name for file in SOURCES if f'"{table}"' in file.read_text("utf-8")} for table in data}
     assert readers == {
         "image_operations.json": {"image_operations.py"},
+        "policy_costs.json": {"policy_costs.py"},
         "reference_types.json": {"reference_load.py"},
     }
     askers = {file.name for file in SOURCES if any("reference_load" in each for each in imported(file))}

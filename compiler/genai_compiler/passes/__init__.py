@@ -7,6 +7,7 @@ from genai_compiler.passes.hold_state import hold_state
 from genai_compiler.passes.link_readers import link_readers
 from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
+from genai_compiler.passes.place_policy import place_policy
 from genai_compiler.passes.place_state import place_state
 from genai_compiler.passes.profile import Pass
 from genai_compiler.passes.prove_extents import prove_extents
@@ -24,5 +25,6 @@ PASSES: tuple[Pass, ...] = (
     link_readers,
     hoist_selection,
     mark_last_reads,
+    place_policy,
     speculate,
 )
