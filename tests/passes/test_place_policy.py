@@ -37,13 +37,13 @@ def test_costs_lie_on_a_line_between_two_sizes() -> None:
 
 @pytest.mark.usefixtures("table")
 def test_the_graph_takes_over_where_it_saves_enough() -> None:
-    """0.95 * 0.1 V > 28 + 0.02 V, so from V = 28 / 0.075 = 373.3 on."""
-    assert SAVES == 0.95
-    crossing = 28 / 0.075
+    """0.85 * 0.1 V > 28 + 0.02 V, so from V = 28 / 0.065 = 430.8 on."""
+    assert SAVES == 0.85
+    crossing = 28 / 0.065
     assert not graph_costs_less("top_k", int(crossing))
     assert graph_costs_less("top_k", int(crossing) + 1)
     assert not graph_costs_less("top_p", int(crossing) + 1), "a share of its draws is the host's afterwards"
-    assert graph_costs_less("top_p", 600), "40 + 60 / 4 = 55 < 57"
+    assert graph_costs_less("top_p", 1000), "48 + 100 / 4 = 73 < 85"
 
 
 def test_the_measured_table_is_whole() -> None:

@@ -1,6 +1,6 @@
 """`python -m tools.bench.policy`: what a draw costs on the host and by a graph, by way of drawing and vocabulary.
 
-    python -m tools.bench.policy [--write] [--model COMPILED] [--rounds N]
+    python -m tools.bench.policy [--write] [--model COMPILED [--way WAY]] [--rounds N]
 
 Every figure is of one thread. Both sides take turns, each twice a round, so that the two halves of a side are an A/A
 pair. A figure is the tenth percentile over rounds: on a shared machine a median tells of the neighbours. `--write` puts
@@ -25,7 +25,7 @@ from genai_runtime.sample import SamplingOptions, make_selector
 from tools.bench.policy_steps import step_pairs
 from tools.bench.ratios import deviation, paired
 
-VOCABULARIES = (512, 49152, 151936)
+VOCABULARIES = (512, 4096, 32000, 49152, 151936)
 ASKED: Mapping[str, Mapping[str, float]] = {
     "top_k": {"top_k": 50},
     "top_k+top_p": {"top_k": 50, "top_p": 0.9, "temperature": 0.8},
@@ -119,11 +119,11 @@ def measure_draws(rounds: int) -> dict[str, Any]:
     return table
 
 
-def measure_model(folder: Path, rounds: int) -> None:
+def measure_model(folder: Path, way: str, rounds: int) -> None:
     """Tokens a second and microseconds a choice, by side, and whether both make the same tokens."""
     import genai_runtime
 
-    texts, asked = ("Once upon a time", "The capital of France", "def main():"), ASKED["top_k+top_p"]
+    texts, asked = ("Once upon a time", "The capital of France", "def main():"), {"top_k": 0, **ASKED[way]}
     sides = dict(zip(SIDES, ("host", "graph") * 2, strict=True))
     models = {name: genai_runtime.load(folder, threads=1, timings=True, policy=side) for name, side in sides.items()}
     rates: dict[str, list[float]] = {name: [] for name in models}
@@ -141,7 +141,7 @@ def measure_model(folder: Path, rounds: int) -> None:
             spans = [each.ended - each.begun for each in model.timings.spans if each.kind == "select a token"]
             choices[name].append(float(np.median(spans)) / 1e3)
         same += made["host"] == made["graph"]
-    print(line("a token of the model", rates))
+    print(line(f"a token of the model, {way}", rates))
     print(line("of it the choice", choices))
     print(f"the same tokens in {same} of {rounds} rounds")
 
@@ -152,9 +152,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--write", action="store_true", help="into the compiler's table")
     parser.add_argument("--model", type=Path, help="a compiled folder")
+    parser.add_argument("--way", choices=tuple(ASKED), default="top_k+top_p", help="of --model")
     given = parser.parse_args()
     if given.model is not None:
-        measure_model(given.model, given.rounds)
+        measure_model(given.model, given.way, given.rounds)
         return
     table = measure_draws(given.rounds)
     if given.write:

@@ -23,7 +23,7 @@ def step_pairs(row: Row) -> dict[str, dict[str, Callable[[], Any]]]:
     """By step, what the host and what a graph does for it, each twice."""
     generator = np.random.default_rng(1)
     seen = generator.choice(row.size, SEEN, replace=False).astype(np.int64)
-    allowed = generator.random(row.size) < 0.5
+    allowed = generator.random(row.size) < 0.02
     made, penalty = np.empty_like(row), np.float32(PENALTY)
 
     def penalised() -> None:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 WAYS = ("top_k", "top_k+top_p", "top_p", "min_p", "temperature")
 """By the first cut that a request asks for; `top_k+top_p` apart, where the host takes longer."""
-SAVES = 0.95
-"""A graph takes over where it costs at most so much of what the host does: less is within what measuring can tell."""
+SAVES = 0.85
+"""A graph takes over where it costs at most so much of what the host does. In a decoder's loop caches are cold, both
+sides take longer, and a smaller gain can't be seen there."""
 MISSES: Mapping[str, float] = {"top_p": 0.25, "min_p": 0.02}
 """Share of draws whose cut keeps more tokens than the graph looks at: the host draws then, after the graph has run."""
 
