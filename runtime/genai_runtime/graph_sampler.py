@@ -43,6 +43,7 @@ class GraphSampler:
 
         Drawing raises ExecutionError `logits-not-finite` on NaN and on +inf, `step-failed`.
         """
+        assert row.flags.c_contiguous, "a view of it goes in"
         whole = row.size - row.size % self.width
         inputs, token = self._inputs(row, whole), np.zeros(1, np.int64)
         bound = self._bound(inputs, token)

@@ -44,6 +44,10 @@ class PolicyGraphs:
             self._open[kind] = _opened(self.files[kind])
         return self._open[kind]
 
+    def close(self) -> None:
+        """Drop the sessions."""
+        self._open.clear()
+
 
 def graph_of(options: "SamplingOptions") -> str:
     """The kind of graph that draws with such options: named after the first cut."""

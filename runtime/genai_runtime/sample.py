@@ -218,7 +218,7 @@ class _AsTheyAre:
         self._size, self._over, self.seed = size, over, seed
 
     def __call__(self, logits: FloatRow) -> int:
-        return self.over(logits)()
+        return self.over(np.ascontiguousarray(logits))()
 
     def over(self, logits: FloatRow) -> Callable[[], int]:
         pick = self._over(logits[: self._size])

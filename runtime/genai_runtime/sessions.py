@@ -149,6 +149,8 @@ class Sessions:
     def close(self) -> None:
         """Drop the sessions; values they made stay valid."""
         self._open.clear()
+        if self.policy_graphs is not None:
+            self.policy_graphs.close()
 
 
 def _open(graph: Graph, settings: Settings) -> Any:

@@ -4,8 +4,7 @@ A row is seen as blocks of WIDTH scores, so that it goes in where the decoder wr
 its whole blocks, `rest` float32 [1, WIDTH] what is behind them, filled up with -inf. The other inputs, each of one
 element: `best`, the largest score (float64 [1], finite); `temperature`, `top_p`, `min_p` (float64 [1]); `count`
 (int64 [1]), how many tokens top_k keeps; `uniform` (float64 [1], in [0, 1)), the number from the row's generator. Out
-comes `token` (int64 [1]); -1 where `top_p` or `min_p` keeps more tokens than the
-CANDIDATES that their graphs look at.
+comes `token` (int64 [1]); -1 where `top_p` or `min_p` keeps more tokens than the CANDIDATES that their graphs look at.
 
 What is computed is the definition in genai_runtime/truncate.py: of the tokens that survive the cuts, in ascending id
 order, the first whose cumulative weight exceeds uniform * total; ties at a cut keep the lowest ids.
@@ -26,7 +25,7 @@ from genai_compiler.plan.ir import Plan
 FOLDER = "policy"
 WIDTH = 64
 CANDIDATES = 64
-"""Tokens among which the graph of `top_p` looks for the nucleus."""
+"""Tokens among which the graphs of `top_p` and `min_p` look for those to keep."""
 OPSET = 17
 """Has all that is used here; every ONNX Runtime that this runtime supports has it, whatever the decoder's own is."""
 IR_VERSION = 8
