@@ -19,7 +19,7 @@ from genai_compiler.problem import CompileError, Severity
 
 from tests.conftest import FIXTURES
 
-WRITTEN = ["executor.py", "graphs", "manifest.json", "plan.txt"]
+WRITTEN = ["executor.py", "graphs", "manifest.json", "plan.txt", "policy"]
 posix = pytest.mark.skipif(os.name != "posix", reason="process ids and streams of POSIX")
 
 

@@ -20,7 +20,7 @@ from genai_compiler.emit import folder as folder_module
 
 from tests.conftest import FIXTURES
 
-WRITTEN = ["executor.py", "graphs", "manifest.json", "plan.txt"]
+WRITTEN = ["executor.py", "graphs", "manifest.json", "plan.txt", "policy"]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files, made_graphs
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
 from genai_compiler.emit.plan_only import prepare_plan_folder, write_plan
+from genai_compiler.emit.policy_graphs import policy_files
 from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
@@ -127,7 +128,8 @@ def compile_package(
     graphs, (mapped, files) = graph_files(plan, loaded, options.bundle), tables(plan, loaded)
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
-    write_folder(target, loaded, texts, facts, {**made_graphs(graphs), **files}, options.bundle)
+    made = {**made_graphs(graphs), **files, **policy_files(plan)}
+    write_folder(target, loaded, texts, facts, made, options.bundle)
     return Compiled(target, plan, executor, problems, notes, memory)
 
 

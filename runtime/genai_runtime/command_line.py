@@ -194,5 +194,6 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
         "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
     )
     parser.add_argument("--prefill-chunk", type=int, metavar="N", help="tokens of a prompt that one run takes at most")
+    parser.add_argument("--policy", choices=("host", "graph"), help="who draws sampled tokens (default: the cheaper)")
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
     parser.add_argument("--verify", action="store_true", help="check large files by content too")

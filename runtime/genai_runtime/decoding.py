@@ -92,7 +92,7 @@ class Decoder:
         self.spec = spec
         self.session, self.timings = sessions.session(spec.component), sessions.timings
         self.prompt_session = sessions.session(spec.prompt_component) if spec.prompt_component else self.session
-        self._chunk = sessions.prefill_chunk
+        self._chunk, self.policy_graphs = sessions.prefill_chunk, sessions.policy_graphs
         self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
 
     def start(
@@ -175,7 +175,7 @@ class Decoding:
         self.passes = 0
         self.session, self.extras, self.front = decoder.session, extras, decoder.front
         self.first_session = decoder.prompt_session
-        self.timings = decoder.timings
+        self.timings, self.policy_graphs = decoder.timings, decoder.policy_graphs
         self.media: Mapping[str, Value] = {}
         self.later: Mapping[str, Value] = {}
         self.places: Array | None = None

@@ -42,6 +42,7 @@ _SHAPE: dict[str, Any] = {
     "graphs": dict,
     "tables": dict,
     "speculation": dict | None,
+    "policy_graphs": dict | None,
     "text": dict,
     "generation": {
         "policy": str,
@@ -101,6 +102,11 @@ _SOUND = {
     "sample_rate": int,
     "normalized": bool,
     "start": int | None,
+}
+_POLICY = {
+    "graphs": {kind: {"file": str, "sha256": str} for kind in ("top_k", "top_p", "min_p", "temperature")},
+    "by_graph": [str],
+    "most": int,
 }
 _SPECULATION = {"width": int, "by_itself": bool, "driven": bool, "reason": str}
 
@@ -171,6 +177,8 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
     for each in data["tables"].values():
         if each["in"] == "compiled":
             _check_made(manifest.folder / each["file"], each)
+    for each in (data["policy_graphs"] or {"graphs": {}})["graphs"].values():
+        _check_made(manifest.folder / each["file"], each)
     faults = [fault for each in data["files"] if (fault := _difference(manifest.package, each, verify))]
     if faults:
         raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
@@ -185,6 +193,8 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(data["sound"], _SOUND, "sound")
     if isinstance(data.get("speculation"), dict):
         yield from _shape_faults(data["speculation"], _SPECULATION, "speculation")
+    if isinstance(data.get("policy_graphs"), dict):
+        yield from _shape_faults(data["policy_graphs"], _POLICY, "policy_graphs")
 
 
 def _check_made(file: Path, entry: Mapping[str, Any]) -> None:
@@ -228,6 +238,8 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     """Values of the right type that no compiler writes, in words."""
     named = [("package.path", data["package"]["path"]), *((f"text.{key}", name) for key, name in data["text"].items())]
     named += [(f"graphs.{key}.{field}", each[field]) for key, each in data["graphs"].items() for field in _GRAPH]
+    drawn = (data["policy_graphs"] or {"graphs": {}})["graphs"]
+    named += [(f"policy_graphs.{key}.file", each["file"]) for key, each in drawn.items()]
     named += [(f"files[{at}].path", each["path"]) for at, each in enumerate(data["files"])]
     homes = ("package", "compiled")
     yield from (f"graphs: in '{each['in']}'" for each in data["graphs"].values() if each["in"] not in homes)

@@ -15,6 +15,7 @@ from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
 from genai_runtime.placement import placed
+from genai_runtime.policy_graphs import policy_graphs
 from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings, Table
@@ -32,6 +33,7 @@ def load(
     verify: bool = False,
     timings: bool = False,
     prefill_chunk: int | None = None,
+    policy: str | None = None,
 ) -> Model:
     """Load a compiled folder.
 
@@ -39,11 +41,12 @@ def load(
     None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
     default: the cores this process may use. verify: check large files by content too. timings: note where time goes,
     in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
-    drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you trust as
-    you would trust a Python package.
+    drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the folder's
+    choice. The folder's executor.py is code and is executed: load only what you trust as you would trust a Python
+    package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, unreadable-file,
-    bad-path.
+    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
+    no-policy-graphs, unreadable-file, bad-path.
     """
     binding.require()
     if prefill_chunk is not None and prefill_chunk < 1:
@@ -62,7 +65,8 @@ def load(
             logging.getLogger("genai_runtime").warning("%s", each)
     lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
     noted = _timings() if timings else None
-    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted, prefill_chunk or 0)
+    drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
+    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted, prefill_chunk or 0, drawn)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)

@@ -29,6 +29,7 @@ class TokenPolicy:
                 valid_ids=valid,
                 end_ids=request.end_ids,
                 prompt=decoding.ids[row, : int(decoding.lengths[row])].tolist(),
+                graphs=decoding.policy_graphs,
             ).over(decoding.logits[row])
             for row in range(rows)
         ]

@@ -4,7 +4,8 @@ A selector is made once a row and called once a token. The order inside one call
 generator (the common steps are confirmed against its release 0.18), with the steps it lacks put where they commute:
 
     logit_bias, min_new_tokens, repetition, presence and frequency, no-repeat n-grams      (penalties.py)
-    top_k on the scores, softmax at the temperature, top_p, min_p, one uniform, inverse CDF  (truncate.py)
+    top_k on the scores, softmax at the temperature, top_p, min_p, one uniform, inverse CDF  (truncate.py; or, where
+                                                      that is cheaper, a graph of the folder: graph_sampler.py)
 
 Differences from that generator: `min_new_tokens` counts new tokens only, and ties at a cut keep the lowest ids. Its
 `top_p` of 0 together with `top_k` > 1 means "no nucleus"; here 0 always keeps the single most likely token, so a reader
@@ -14,7 +15,7 @@ of its configuration maps that pair to 1.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ import numpy.typing as npt
 from genai_runtime.penalties import Stage, make_stages
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.truncate import Sampler, Uniforms, not_finite, padded_width
+
+if TYPE_CHECKING:
+    from genai_runtime.policy_graphs import PolicyGraphs
 
 FloatRow = npt.NDArray[np.float32]
 SMALLEST_TEMPERATURE = 1e-30  # the float32 quotients stay numbers; packages write 1e-6 where they mean greedy
@@ -129,13 +133,15 @@ def make_selector(
     valid_ids: int | npt.NDArray[np.bool_],
     end_ids: frozenset[int],
     prompt: Sequence[int],
+    graphs: "PolicyGraphs | None" = None,
 ) -> Selector:
     """Specialise `options` to one row.
 
     vocab_size: length of a logits row. valid_ids: how many ids, from 0 on, have a token, or bool[<= vocab_size]; an id
     without a token is never chosen. end_ids: what min_new_tokens holds back. prompt: the row's ids, for the penalties;
-    ids outside the vocabulary (placeholders) count as places in a window, not as tokens.
-    Raises RequestError `bad-sampling-options`, `bad-logit-bias`, `no-valid-token`.
+    ids outside the vocabulary (placeholders) count as places in a window, not as tokens. graphs: what may draw in the
+    host's place. Raises RequestError `bad-sampling-options`, `bad-logit-bias`, `no-valid-token`; LoadError
+    `session-failed`.
     """
     options.validate()
     size, holes = _extent(vocab_size, valid_ids)
@@ -149,10 +155,18 @@ def make_selector(
         plain = not stages
         if plain and not holes.size:
             return _Greedy(size)
-        return _Staged(size, holes, stages, _best, None)
+        return _Staged(size, holes, stages, lambda row: partial(_best, row), None)
     uniforms = Uniforms(options.seed)
-    sampler = Sampler(uniforms, size, options.temperature, options.top_k, options.top_p, options.min_p)
-    return _Staged(size, holes, stages, sampler, uniforms.seed)
+    session = graphs.session(options) if graphs is not None else None
+    if session is None:
+        host = Sampler(uniforms, size, options.temperature, options.top_k, options.top_p, options.min_p)
+        return _Staged(size, holes, stages, lambda row: partial(host, row), uniforms.seed)
+    from genai_runtime.graph_sampler import GraphSampler  # only who draws by a graph waits for this import
+
+    sampler = GraphSampler(session, options, uniforms)
+    if stages or holes.size or size < sampler.width:
+        return _Staged(size, holes, stages, sampler.over, uniforms.seed)
+    return _AsTheyAre(size, sampler.over, uniforms.seed)
 
 
 def _extent(vocab_size: int, valid_ids: int | npt.NDArray[np.bool_]) -> tuple[int, npt.NDArray[np.int64]]:
@@ -193,6 +207,24 @@ class _Greedy:
         return choose
 
 
+Picks = Callable[[FloatRow], Callable[[], int]]
+"""Given a score row that stays where it is: what picks an id of it, -1 where every score is -inf."""
+
+
+class _AsTheyAre:
+    """Picks from the logits themselves, where nothing changes them."""
+
+    def __init__(self, size: int, over: Picks, seed: int) -> None:
+        self._size, self._over, self.seed = size, over, seed
+
+    def __call__(self, logits: FloatRow) -> int:
+        return self.over(np.ascontiguousarray(logits))()
+
+    def over(self, logits: FloatRow) -> Callable[[], int]:
+        pick = self._over(logits[: self._size])
+        return lambda: max(pick(), 0)  # every token is forbidden: like onnxruntime-genai, the first one
+
+
 class _Staged:
     """Copies the row, lets each stage change the copy, picks, and tells the stages. Padding never wins: it is -inf."""
 
@@ -201,13 +233,13 @@ class _Staged:
         size: int,
         holes: npt.NDArray[np.int64],
         stages: tuple[Stage, ...],
-        pick: Callable[[FloatRow], int],
+        over: Picks,
         seed: int | None,
     ) -> None:
         self._row = np.full(padded_width(size), -np.inf, np.float32)
         self._scores, self._size, self._holes = self._row[:size], size, holes
         self._first_valid = int(np.setdiff1d(np.arange(holes.size + 1), holes)[0])
-        self._stages, self._pick, self.seed = stages, pick, seed
+        self._stages, self._pick, self.seed = stages, over(self._row), seed
 
     def __call__(self, logits: FloatRow) -> int:
         scores = self._scores
@@ -215,7 +247,7 @@ class _Staged:
         scores[self._holes] = -np.inf
         for stage in self._stages:
             stage(scores)
-        token = self._pick(self._row)
+        token = self._pick()
         if token < 0:  # every token is forbidden: like onnxruntime-genai, the first one
             token = self._first_valid
         for stage in self._stages:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from genai_runtime.host_run import HostRunner
     from genai_runtime.lora import LoraService
     from genai_runtime.package_graphs import PackageGraph
+    from genai_runtime.policy_graphs import PolicyGraphs
     from genai_runtime.timings import Timings
 
 Ports = tuple[tuple[str, str], ...]
@@ -62,13 +63,16 @@ class Sessions:
         tables: Mapping[str, Table] | None = None,
         timings: "Timings | None" = None,
         prefill_chunk: int = 0,
+        policy_graphs: "PolicyGraphs | None" = None,
     ) -> None:
         """own: settings that hints gave single components; one that can't be opened with them gets the common ones.
 
         timings: notes every run. prefill_chunk: tokens that one run of a decoder's prompt takes at most, 0: all.
+        policy_graphs: what may draw tokens in the host's place.
         """
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
         self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
+        self.policy_graphs = policy_graphs
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:
@@ -164,6 +168,8 @@ class Sessions:
     def close(self) -> None:
         """Drop the sessions; values they made stay valid."""
         self._open.clear()
+        if self.policy_graphs is not None:
+            self.policy_graphs.close()
 
 
 def _open(graph: Graph, settings: Settings) -> Any:

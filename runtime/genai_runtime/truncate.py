@@ -65,7 +65,10 @@ class Sampler:
         self._draw = next(way for wanted, way in ways if wanted)
 
     def __call__(self, row: FloatRow) -> int:
-        uniform = self._uniforms()
+        return self.drawn(row, self._uniforms())
+
+    def drawn(self, row: FloatRow, uniform: float) -> int:
+        """The id that belongs to this number in [0, 1)."""
         maxima = row.reshape(ROWS, -1).max(0)
         top = float(maxima.max())
         if not np.isfinite(top):

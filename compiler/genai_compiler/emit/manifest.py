@@ -11,6 +11,7 @@ from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.kernels import kernels
 from genai_compiler.emit.media_facts import media_facts
+from genai_compiler.emit.policy_graphs import policy_entry
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION
@@ -53,6 +54,7 @@ def manifest(
         "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
         "tables": dict(tables),
         "speculation": _speculation(plan),
+        "policy_graphs": policy_entry(plan),
         "text": _text(package),
         "generation": _generation(plan, package),
         "session": _session(package),

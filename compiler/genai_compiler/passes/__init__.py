@@ -9,6 +9,7 @@ from genai_compiler.passes.keep_results import keep_results
 from genai_compiler.passes.link_readers import link_readers
 from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
+from genai_compiler.passes.place_policy import place_policy
 from genai_compiler.passes.place_state import place_state
 from genai_compiler.passes.profile import Pass
 from genai_compiler.passes.prove_extents import prove_extents
@@ -28,5 +29,6 @@ PASSES: tuple[Pass, ...] = (
     hoist_selection,
     keep_results,
     mark_last_reads,
+    place_policy,
     speculate,
 )

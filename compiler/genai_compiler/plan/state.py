@@ -141,7 +141,8 @@ class DecodeFacts:
     embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
     later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
     [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
-    the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run.
+    the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run. by_graph: ways of
+    drawing a token that a graph of ours takes unless a caller wants it otherwise; None where there are no such graphs.
     """
 
     component: str
@@ -165,6 +166,7 @@ class DecodeFacts:
     window: Window | None = None
     alone: bool = False
     shift: Shift | None = None
+    by_graph: tuple[str, ...] | None = None
 
 
 def _per_token(slot: Slot) -> int:
