@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genai_runtime.command_line import FLOATS, WHOLE, parse, refuse_picture_options, refuse_text_options
+from genai_runtime.command_line import (
+    FLOATS,
+    WHOLE,
+    parse,
+    refuse_generation_options,
+    refuse_picture_options,
+    refuse_text_options,
+)
 from genai_runtime.file_forms import WAV, hold_ending
 from genai_runtime.problem import GenaiError, LoadError, RequestError
 
@@ -98,6 +105,9 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
         return _task(model, arguments)
     if model.draws:
         return _draw(model, arguments)
+    if not model.writes:
+        refuse_generation_options(arguments)
+        return _task(model, arguments)
     refuse_picture_options(arguments)
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None and not arguments.audio:
         if sys.stdin.isatty():
@@ -122,10 +132,16 @@ def _say(model: "Model", arguments: argparse.Namespace) -> int:
 def _task(model: "Model", arguments: argparse.Namespace) -> int:
     from genai_runtime.task_command import show_task
 
-    ids = _ids(arguments.tokens) if arguments.tokens is not None else None
-    if arguments.prompt is not None:
-        ids = model.tokenizer.encode(arguments.prompt)
-    show_task(model, arguments, ids)
+    def encode() -> list[int] | None:
+        """The prompt's ids; standard input is the prompt where nothing at all is given."""
+        if arguments.tokens is not None:
+            return _ids(arguments.tokens)
+        text = arguments.prompt
+        if text is None and not (arguments.input or arguments.image or arguments.audio or sys.stdin.isatty()):
+            text = _standard_input()
+        return None if text is None else model.tokenizer.encode(text)
+
+    show_task(model, arguments, encode)
     return EXIT_DONE
 
 
