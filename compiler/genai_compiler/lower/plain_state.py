@@ -96,8 +96,10 @@ def _paired(graph: GraphProto, signature: Signature, known: Mapping[str, str]) -
     presents = [each for each in signature.outputs if each.name not in known.values()]
     if not pasts:
         return {}, []
-    sources = reaching(graph, pasts)
-    choices = {each.name: {name for name in sources[each.name] if alike(pasts[name], each)} for each in presents}
+    sources, edges = reaching(graph, pasts), Edges(graph)
+    choices = {
+        each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each)} for each in presents
+    }
     choices = {name: found for name, found in choices.items() if found}
     pairs: Pairs = {}
     spare = list[str]()
@@ -132,6 +134,15 @@ def _only_taker(choices: Mapping[str, set[str]]) -> str | None:
 def may_be_state(port: Port) -> bool:
     """Float with the rows first and two axes or more behind them."""
     return "float" in port.dtype and port.shape is not None and len(port.shape) > 2
+
+
+def _may_follow(edges: Edges, past: Port, present: Port) -> bool:
+    """Whether an output has the form of an input's next value.
+
+    One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say.
+    """
+    kept = past.shape == present.shape and not is_fixed_size(past)
+    return alike(past, present) and (not kept or appends(edges, past.name, present.name))
 
 
 def alike(past: Port, present: Port) -> bool:
