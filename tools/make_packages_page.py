@@ -50,10 +50,12 @@ SAME = ("og-llama", "mobius-llama-og", "mobius-llama-meta")
 FIXTURES = {
     "tiny-encoder-decoder-v1": (GENAI, "encoder-decoder, caches computed once"),
     "tiny-stages-v1": (GENAI, "decoder in stages"),
+    "tiny-minimal-v2": (AGAIN, "dense decoder"),
     "tiny-encoder-v2": (AGAIN, "encoder-decoder"),
+    "tiny-vision-v2": (AGAIN, "VLM"),
     "tiny-media-v2": (AGAIN, "pictures and sound before an embedding"),
 }
-"""Classes of which the exporters' data have no package in that dialect; each is held by a test of its tokens."""
+"""Classes of which the exporters' data have no package in that dialect of its own; each has a test of its tokens."""
 
 
 @dataclass(frozen=True)
