@@ -165,11 +165,6 @@ class Model(Speaking, DrawingSide):
         """Whether the package makes tokens, so that `generate` and `chat` have an answer."""
         return bool(self._generation["tokens_output"])
 
-    def files(self, images: Sequence[File] = (), audio: Sequence[File] = ()) -> dict[str, Any]:
-        """Files of media by the input that takes them, for `run`. Raises what `generate` raises for these."""
-        self._check_open()
-        return dict(self._files.tensors(images, audio))
-
     @property
     def timings(self) -> "Timings | None":
         """Where the time of this model's requests went, when it was loaded with `timings=True`."""

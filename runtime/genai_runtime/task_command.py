@@ -33,7 +33,7 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
     if arguments.save is not None and arguments.save.suffix.lower() != JSON:
         hold_ending(arguments.save, NPY)
     declared = model.describe()["inputs"]
-    inputs: dict[str, Any] = dict(given_inputs(arguments.input, declared))
+    inputs: dict[str, Any] = {**given_inputs(arguments.input, declared), **_files(model, arguments)}
     prompt = next((each for each in declared if each["role"] == "prompt_tokens"), None)
     if prompt is None and (arguments.prompt is not None or arguments.tokens is not None):
         help = f"give the package's own inputs with --input: {_names(declared)}"
@@ -42,7 +42,6 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
     if ids is not None and prompt is not None:
         array = np.array(ids, dtype=NUMPY[prompt["dtype"]])
         inputs[prompt["name"]] = array if prompt["rank"] == 1 else array.reshape(1, -1)
-    inputs |= model.files(arguments.image, arguments.audio)
     made = model.run(inputs).profile(task)
     told = {"profile": task, "kind": model.profiles[task].kind, "value": _plain(made)}
     if arguments.save is not None:
@@ -54,6 +53,17 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
             print(row if isinstance(row, str) else ",".join(map(str, row)))
     else:
         print(json.dumps(_plain(made)))
+
+
+def _files(model: "Model", arguments: argparse.Namespace) -> dict[str, list[Path]]:
+    """The files of `--image` and `--audio` by input. Raises RequestError `no-image-input`, `no-audio-input`."""
+    taken = {each["kind"]: each["input"] for each in model.describe()["media"]}
+    given = {kind: files for kind in ("image", "audio") if (files := getattr(arguments, kind))}
+    for kind in given:
+        if kind not in taken:
+            what = f"--{kind}: no input of the package takes such a file for a task"
+            raise RequestError(f"no-{kind}-input", what, help=f"leave --{kind} out, or give tensors with --input")
+    return {taken[kind]: files for kind, files in given.items()}
 
 
 def only_profile(model: "Model") -> str:
