@@ -101,8 +101,11 @@ def _paired(graph: GraphProto, signature: Signature, known: Mapping[str, str]) -
         each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each)} for each in presents
     }
     choices = {name: found for name, found in choices.items() if found}
-    pairs: Pairs = {}
-    spare = list[str]()
+    pairs = {past: name for name, found in choices.items() for past in found if appends(edges, past, name)}
+    sure = {*pairs, *pairs.values()}  # joined to it: no other could follow
+    choices = {name: found - sure for name, found in choices.items() if name not in sure}
+    spare = [name for name, found in choices.items() if not found]
+    choices = {name: found for name, found in choices.items() if found}
     while choices:
         present = next((name for name, found in choices.items() if len(found) == 1), None) or _only_taker(choices)
         if present is None:
