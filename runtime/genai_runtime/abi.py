@@ -20,6 +20,7 @@ from genai_runtime.cells import Cell, agree, bounded, enter, growing, has_extent
 from genai_runtime.decoding import Decoder, DecoderSpec, Mask
 from genai_runtime.drafting import DraftSpec
 from genai_runtime.held import HeldSpec, Holder
+from genai_runtime.host_program import HostConstant, HostInput, HostProgram, HostStep
 from genai_runtime.inputs import Input, bind_inputs
 from genai_runtime.packing import Pages
 from genai_runtime.policy import TokenPolicy
@@ -45,6 +46,10 @@ __all__ = [
     "Event",
     "HeldSpec",
     "Holder",
+    "HostConstant",
+    "HostInput",
+    "HostProgram",
+    "HostStep",
     "ImageOutput",
     "ImagePatches",
     "ImageProgram",
