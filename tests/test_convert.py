@@ -6,6 +6,7 @@ Tokens come from the data of exporters' packages; the round trip compares the pl
 import inspect
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,19 @@ from genai_compiler.cli import main
 from genai_compiler.convert import convert_package, write_document
 from genai_compiler.document_text import document_text
 from genai_compiler.driver import Compiled
+from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.text import plan_text
 from genai_compiler.read.files import LIMITS
 from genai_compiler.read.yaml_text import read_yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data import ROOT, needs_data
+from tests import test_bare_packages
+from tests.data import DATA, ROOT, needs_data
 from tests.lower.packages import Recipe, decoder, write_package
-from tests.lower.plain_folders import plain_folder
-from tests.real_packages import DRAWN, ENCODED, GREEDY, MEDIA, PACKAGES, PAGED, RUN, cases, reliable
+from tests.lower.plain_folders import plain_folder, undeclared
+from tests.lower.test_plain_folder import ALONE, model_config
+from tests.real_packages import DRAWN, ENCODED, GREEDY, MEDIA, PACKAGES, PAGED, RUN, SINGLE, cases, reliable
 from tests.reference.plain_loop import greedy
 
 DOCUMENT = "inference_metadata.yaml"
@@ -53,7 +57,7 @@ def converted(package: Path, folder: Path, keep: bool = False) -> Path:
 
 
 @needs_data
-@pytest.mark.parametrize("name", [*RUN, *ENCODED, *MEDIA, *DRAWN, *PAGED])
+@pytest.mark.parametrize("name", [*RUN, *ENCODED, *MEDIA, *DRAWN, *PAGED, *SINGLE])
 def test_the_document_compiles_to_the_same_plan_and_gives_the_same_tokens(name: str, tmp_path: Path) -> None:
     before = compile_package(PACKAGES / name, out=tmp_path / "before")
     folder = converted(PACKAGES / name, tmp_path / "after" / name)
@@ -66,6 +70,47 @@ def test_the_document_compiles_to_the_same_plan_and_gives_the_same_tokens(name: 
             case = cases(name)[0]
             wanted = reliable(name, case)
             assert model.generate(case["prompt"], max_new_tokens=16, **GREEDY).tokens[: len(wanted)] == wanted
+
+
+@needs_data
+@pytest.mark.parametrize("name", [*ALONE, *SINGLE, *PAGED])
+def test_a_folder_that_declares_nothing_becomes_the_same_package(name: str, tmp_path: Path) -> None:
+    """Its `config.json` stays; the document beside it is what counts."""
+    folder = undeclared(PACKAGES / name, tmp_path / name, model_config(name))
+    before = compile_package(folder, out=tmp_path / "before")
+    (folder / DOCUMENT).write_text(convert_package(folder).text, "utf-8")
+    after = compile_package(folder, out=tmp_path / "out")
+    assert (before.plan and before.plan.dialect, after.plan and after.plan.dialect) == ("plain folder", "workflow")
+    same_plan(before, after)
+
+
+@needs_data
+@pytest.mark.parametrize("name", test_bare_packages.NAMES)
+def test_documents_of_another_suite_become_the_same_package(name: str, tmp_path: Path) -> None:
+    package = DATA / "conformance" / "packages" / name
+    before = compile_package(package, out=tmp_path / "before")
+    same_plan(before, compile_package(converted(package, tmp_path / "after" / name), out=tmp_path / "out"))
+
+
+def test_every_fixture_of_another_dialect_becomes_the_same_package(tmp_path: Path) -> None:
+    """But for what no document has a field for, and `convert` says so: where sessions would rather run."""
+    found = 0
+    for package in sorted(each.parent for each in (ROOT / "fixtures").glob("*/genai_config.json")):
+        before = compile_package(package, out=tmp_path / "before" / package.name)
+        folder = converted(package, tmp_path / "after" / package.name)
+        after = compile_package(folder, out=tmp_path / "out" / package.name)
+        assert before.plan is not None
+        placed = len(before.plan.placements)
+        assert placed == sum(each.startswith("placement ") for each in convert_package(package).unsaid)
+        same_plan(replace(before, plan=unplaced(before.plan)), after)
+        found += 1
+    assert found >= 6
+
+
+def unplaced(plan: Plan) -> Plan:
+    """The plan without preferences of places."""
+    decisions = tuple(each for each in plan.decisions if not each.startswith("hints: "))
+    return replace(plan, placements=(), decisions=decisions)
 
 
 def test_a_plain_folder_becomes_a_package(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import json
 import re
 import subprocess
 import sys
@@ -114,9 +115,14 @@ def test_emit_knows_no_yaml_and_read_no_python_text() -> None:
 FAMILIES = frozenset(
     """llama qwen gemma phi mistral mixtral whisper pixtral gpt2 gptj gptneox deepseek marian smollm mamba bert roberta
     t5 falcon olmo nemotron chatglm baichuan internlm starcoder stablelm hunyuan ernie siglip llava moonshine kokoro
-    fara bart mpt rwkv zamba jamba cohere exaone minicpm""".split()  # noqa: SIM905
+    fara bart mpt rwkv zamba jamba cohere exaone minicpm bloom bamba lfm flux granite parakeet silero sdxl plamo
+    seamless wav2vec hubert kimi ministral codestral apertus glm yi molmo florence paligemma idefics smolvlm dbrx grok
+    olmoe openelm internvl ovis vits bark musicgen distil electra mpnet minilm albert dinov2 swin pixart sana""".split()  # noqa: SIM905
 )
 """No file is excepted, and no comment. Families with the name of an ordinary word are left out."""
+_ORDINARY = "text audio moe decoder pipeline speech tdt streaming enc dec asr flash small unified"
+ORDINARY = frozenset(_ORDINARY.split())
+"""Words of the reference runtime's type strings that name no family."""
 OF_THE_STANDARD = ("whisper_log_mel",)
 """Values that documents write: words of the metadata standard's own vocabulary (5.7)."""
 
@@ -131,10 +137,21 @@ def words(file: Path) -> set[str]:
     return found | {each.rstrip("0123456789") for each in found}
 
 
+def reference_families() -> frozenset[str]:
+    """The families among the types that the reference runtime dispatches on, with and without their number."""
+    table = json.loads((COMPILER / "reference_types.json").read_text("utf-8"))
+    types = [each for named in table.values() if isinstance(named, list) for each in named if isinstance(each, str)]
+    found = {word for each in types for word in re.findall(r"[a-z]+[0-9]*", each.replace("_", " "))}
+    found |= {each.rstrip("0123456789") for each in found}
+    return frozenset(each for each in found - ORDINARY if len(each) > 2)
+
+
 def test_no_model_family_is_named() -> None:
     templates = sorted((ROOT / "templates").iterdir())
+    families = FAMILIES | reference_families()
+    assert {"llama", "chatglm", "smollm3", "lfm", "parakeet"} <= families
     named = {
-        str(file.relative_to(ROOT)): sorted(hits) for file in (*SOURCES, *templates) if (hits := words(file) & FAMILIES)
+        str(file.relative_to(ROOT)): sorted(hits) for file in (*SOURCES, *templates) if (hits := words(file) & families)
     }
     assert named == {}
 
@@ -142,7 +159,7 @@ def test_no_model_family_is_named() -> None:
 def test_tables_that_name_families_have_one_reader_each() -> None:
     """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it.
 
-    The names of operations are the foreign format's own: their tables say in our words what each does. The two tables of
+    The names of operations are the foreign format's own: their tables say in our words what each does. The two of
     costs hold what was measured, and no names.
     """
     data = sorted(each.name for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts)

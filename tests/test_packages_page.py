@@ -10,13 +10,10 @@ import pytest
 from genai_compiler import compile_package
 
 from tests.data import needs_data
-from tests.lower.plain_folders import undeclared
-from tests.lower.test_plain_folder import model_config
-from tests.real_packages import GREEDY, NAMES, PACKAGES, cases
-from tools.make_packages_page import PAGE, SAME, body, page, shape
+from tests.real_packages import GREEDY, NAMES, cases
+from tools.make_packages_page import PAGE, SAME, body, one_network, page, shape
 
 pytestmark = needs_data
-ONE_GRAPH = ("mobius-llama-og", "mobius-llama-meta")
 
 
 @pytest.fixture(scope="module")
@@ -32,27 +29,24 @@ def test_the_page_has_every_package_of_the_data(written: str) -> None:
     assert [name for name in NAMES if f"| {name} |" not in written] == []
 
 
-def plain(folder: Path) -> Path:
-    return undeclared(PACKAGES / ONE_GRAPH[0], folder, model_config(ONE_GRAPH[0]))
-
-
 def test_every_dialect_of_a_network_gives_the_same_tokens(tmp_path: Path) -> None:
     """Their data agree with each other, and each with its own."""
-    for at, package in enumerate([*(PACKAGES / name for name in SAME), plain(tmp_path / "plain")]):
-        out = tmp_path / str(at)
+    for name, package in one_network(tmp_path).items():
+        out = tmp_path / "out" / name
         compile_package(package, out=out)
         with genai_runtime.load(out, threads=1) as model:
             for case in cases(SAME[0]):
                 made = model.generate(case["prompt"], max_new_tokens=16, **GREEDY).tokens
-                assert made == case["greedy"], package.name
+                assert made == case["greedy"], name
 
 
 def test_every_dialect_of_a_network_is_one_program(tmp_path: Path) -> None:
-    texts = [shape(each) for each in (*(PACKAGES / name for name in SAME), plain(tmp_path / "plain"))]
+    texts = [shape(each) for each in one_network(tmp_path).values()]
     assert len({body(each) for each in texts}) == 1
 
 
 def test_every_dialect_of_a_graph_is_one_plan(tmp_path: Path) -> None:
     """Ports, state, checks, decisions: all of the plan but its source and the defaults of requests."""
-    one, other = (shape(PACKAGES / name) for name in ONE_GRAPH)
-    assert one == other == shape(plain(tmp_path / "plain"))
+    texts = {name: shape(each) for name, each in one_network(tmp_path).items() if name != SAME[0]}
+    assert len(texts) == 5
+    assert len(set(texts.values())) == 1

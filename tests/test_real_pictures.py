@@ -4,6 +4,7 @@ Expected values are another runtime's own (INDEX.md of the data), or come from a
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,27 @@ def test_tokens_of_a_picture_file_are_the_expected_ones(compiled: Compiled, name
     assert model.generate(case["prompt"], **{**options, "images": [file.read_bytes()]}).tokens == written.tokens
     inputs = {"request.input_ids": [case["prompt"]], "request.image": file, "request.max_iterations": [16]}
     assert model.run(inputs, stop_on_eos=False)["tokens"].tolist() == [written.tokens]
+
+
+SHOWN = """{% for each in messages %}{% if each.content is string %}{{ each.content }}{% else %}
+{%- for part in each.content %}{% if part.type == 'image' %}PLACE{% else %}{{ part.text }}{% endif %}
+{%- endfor %}{% endif %}{% endfor %}"""
+
+
+def test_the_command_chats_about_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A template with a word for pictures writes the place; one without any leaves that to the message."""
+    name = "mobius-qwen2_5_vl-og"
+    package, case, place = tmp_path / name, case_of(name), PROMPTS[name].removesuffix("hello")
+    shutil.copytree(PACKAGES / name, package)
+    wanted = reliable(name, case)
+    asked = ["--image", str(PACKAGES / name / "image.png"), "-n", "16", "--temperature", "0", "--ignore-eos", "--json"]
+    for template, said in ((SHOWN.replace("PLACE", place), "hello"), ("{{ messages[0].content }}", PROMPTS[name])):
+        (package / "chat_template.jinja").write_text(template)
+        compile_package(package, out=tmp_path / "out")
+        assert main([str(tmp_path / "out"), "--chat", said, *asked]) == 0
+        made = json.loads(capsys.readouterr().out)
+        assert made["tokens"][: len(wanted)] == wanted
+        assert made["prompt_tokens"] == len(case["prompt"])
 
 
 @pytest.mark.parametrize("name", WITH_PICTURE)

@@ -12,7 +12,7 @@ from tools.fixtures.control_flow import branch_joins, nested_loops
 from tools.fixtures.denoising import tiny_denoiser
 from tools.fixtures.encoder_decoder import tiny_encoder_decoder_v1
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
-from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2
+from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2, tiny_minimal_v2, tiny_vision_v2
 from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
@@ -45,10 +45,12 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-gqa-v1": tiny_gqa_v1,
     "tiny-held-state": tiny_held_state,
     "tiny-media-v2": tiny_media_v2,
+    "tiny-minimal-v2": tiny_minimal_v2,
     "tiny-runtime-policy": tiny_runtime_policy,
     "tiny-shifted-v1": tiny_shifted_v1,
     "tiny-stages-v1": tiny_stages_v1,
     "tiny-tiles-v2": tiny_tiles_v2,
+    "tiny-vision-v2": tiny_vision_v2,
     "wide-search": wide_search,
 }
 

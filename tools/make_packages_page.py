@@ -4,42 +4,58 @@ Compiled or refused is what the compiler says now; equal to a reference is what 
 """
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from genai_compiler import CompileError, compile_package
+from genai_compiler.convert import convert_package
 from genai_compiler.driver import Options
 from genai_compiler.passes import PASSES
 from genai_compiler.plan.text import plan_text
 from genai_compiler.problem import errors
 
 from tests import test_bare_packages, test_conformance
-from tests.data import DATA
+from tests.data import DATA, ROOT
 from tests.lower import test_plain_folder
 from tests.lower.plain_folders import undeclared
+from tests.lower.test_plain_stages import unsaid
 from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
+from tests.said_again import SAID_AGAIN, said_again
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "packages.md"
-WORKFLOW, GENAI, IO, MODELS, PLAIN = "workflow", "genai_config v1", "model.io", "pipeline.models", "plain folder"
-DIALECTS = (WORKFLOW, GENAI, IO, MODELS, PLAIN)
+WORKFLOW, GENAI, AGAIN = "workflow", "genai_config v1", "genai_config v2"
+IO, MODELS, PLAIN = "model.io", "pipeline.models", "plain folder"
+DIALECTS = (WORKFLOW, GENAI, AGAIN, IO, MODELS, PLAIN)
 HEAD = """\
 # Packages: what is compiled, what runs, what equals a reference
 
 Written by `python -m tools.make_packages_page` from the test data: packages of the field's own exporters, and the
 conformance suite. *Equal* means: compiled and run, and what came out is what another runtime, PyTorch or an independent
-interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_bare_packages.py,
-test_conformance.py, lower/test_plain_folder.py and lower/test_single_pass.py hold it, package by package).
+interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_real_pipelines.py,
+test_bare_packages.py, test_conformance.py, lower/test_plain_folder.py, lower/test_plain_stages.py and
+lower/test_single_pass.py hold it, package by package); for this repository's own fixtures, what a plain loop over their
+graphs gives (test_pipelines.py, test_stages.py, lower/test_config_models.py).
 *Compiled* is what needs an operator that no CPU has, caches in pages (with it written out in other operators,
 lower/test_paged.py gets the expected tokens). *Refused* means: with a code, a place and a way out, before anything was
 written. A test holds this page against what the compiler does.
 
-The same packages stand in the last column a second time, without their metadata
-([plain folders](plain-folders.md)).
+No exporter writes version 2 yet: the exporters' packages stand in its column said again in its words, and in the last
+column once more, without their metadata ([plain folders](plain-folders.md)).
 """
 SAME = ("og-llama", "mobius-llama-og", "mobius-llama-meta")
 """One checkpoint through three dialects."""
+FIXTURES = {
+    "tiny-encoder-decoder-v1": (GENAI, "encoder-decoder, caches computed once"),
+    "tiny-stages-v1": (GENAI, "decoder in stages"),
+    "tiny-minimal-v2": (AGAIN, "dense decoder"),
+    "tiny-encoder-v2": (AGAIN, "encoder-decoder"),
+    "tiny-vision-v2": (AGAIN, "VLM"),
+    "tiny-media-v2": (AGAIN, "pictures and sound before an embedding"),
+}
+"""Classes of which the exporters' data have no package in that dialect of its own; each has a test of its tokens."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,7 @@ class Row:
 def page() -> str:
     """The whole page."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [*_real(), *_suite(), *_plain(Path(folder))]
+        rows = [*_real(), *_suite(), *_fixtures(), *_again(Path(folder)), *_plain(Path(folder))]
         return "\n".join([HEAD, *_summary(rows), *_listing(rows), *_side_by_side(Path(folder)), ""])
 
 
@@ -79,12 +95,26 @@ def _suite() -> Iterator[Row]:
         yield Row(name, IO, "dense decoder", refusal(folder / name), name in test_bare_packages.NAMES)
 
 
+def _fixtures() -> Iterator[Row]:
+    for name, (dialect, kind) in FIXTURES.items():
+        code = refusal(ROOT / "fixtures" / name)
+        yield Row(name, dialect, kind, code, not code)
+
+
+def _again(folder: Path) -> Iterator[Row]:
+    kinds = _kinds()
+    for name in SAID_AGAIN:
+        yield Row(name, AGAIN, kinds[name], refusal(said_again(name, folder / AGAIN / name)), True)
+
+
 def _plain(folder: Path) -> Iterator[Row]:
     kinds = _kinds()
     equal = (*test_plain_folder.ALONE, *SINGLE)
     for name in (*equal, *PAGED, *(each for each, _, _ in test_plain_folder.REFUSED)):
         made = undeclared(PACKAGES / name, folder / name, test_plain_folder.model_config(name))
         yield Row(name, PLAIN, kinds[name], refusal(made), name in equal)
+    for name in ENCODED:
+        yield Row(name, PLAIN, kinds[name], refusal(unsaid(name, folder / "stages" / name)), True)
 
 
 def refusal(package: Path) -> str:
@@ -146,14 +176,25 @@ def _listing(rows: Sequence[Row]) -> Iterator[str]:
 # ---- one network through several dialects ----------------------------------------------------------------------------
 
 
+def one_network(folder: Path) -> dict[str, Path]:
+    """Packages of one checkpoint by what they are: three dialects of exporters, and one of these said in the others."""
+    one = SAME[1]
+    lowered = folder / "converted" / one
+    shutil.copytree(PACKAGES / one, lowered)
+    (lowered / "inference_metadata.yaml").write_text(convert_package(PACKAGES / one).text, "utf-8")
+    return {name: PACKAGES / name for name in SAME} | {
+        "version 2": said_again(one, folder / "again" / one),
+        "converted": lowered,
+        "plain folder": undeclared(PACKAGES / one, folder / "plain" / one, test_plain_folder.model_config(one)),
+    }
+
+
 def _side_by_side(folder: Path) -> Iterator[str]:
-    texts = {name: shape(PACKAGES / name) for name in SAME}
-    config = test_plain_folder.model_config(SAME[1])
-    texts["plain folder"] = shape(undeclared(PACKAGES / SAME[1], folder / "same", config))
+    texts = {name: shape(each) for name, each in one_network(folder).items()}
     yield "\n## One network through several dialects\n"
-    yield "The plans of one checkpoint: two exporters, three dialects, and the second one's folder without its"
-    yield "metadata. The program is one; what differs is what the graphs differ in. Origins and the defaults of"
-    yield "requests are left out."
+    yield "The plans of one checkpoint: two exporters, three dialects; and the second one's package said in version 2,"
+    yield "converted to a workflow, and without its metadata. The program is one; what differs is what the graphs"
+    yield "differ in. Origins and the defaults of requests are left out."
     yield ""
     yield "| | " + " | ".join(texts) + " |"
     yield "|---" * (len(texts) + 1) + "|"

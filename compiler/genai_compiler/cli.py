@@ -137,7 +137,7 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         nargs="?",
         type=Path,
         metavar="PACKAGE",
-        help="folder with inference_metadata.yaml or genai_config.json",
+        help="folder with inference_metadata.yaml or genai_config.json, or with graphs beside a config.json",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="compiled folder (default: PACKAGE.compiled beside it)"

@@ -20,6 +20,12 @@ def checked_messages(messages: Any) -> list[dict[str, Any]]:
     return [dict(message) for message in messages]
 
 
+def with_media(text: str, counts: Mapping[str, int]) -> Any:
+    """A user's text behind parts for so many files of each medium, `image` or `audio`; the text alone without any."""
+    parts = [{"type": medium} for medium, count in counts.items() for _ in range(count)]
+    return [*parts, {"type": "text", "text": text}] if parts else text
+
+
 RESERVED = ("messages", "tools", "add_generation_prompt", "fold_system", "template", "tokenizer", "self")
 """Names that `template_options` may not set: `chat` has arguments of its own for them, or none at all."""
 

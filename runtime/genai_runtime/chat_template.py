@@ -78,6 +78,10 @@ class ChatTemplate:
         }
         return self._run(name, variables)
 
+    def knows(self, medium: str) -> bool:
+        """Whether a template has a word for parts of a medium, `image` or `audio`."""
+        return any(medium in each for each in self.templates.values())
+
     def _choose(self, wanted: str | None, with_tools: bool) -> str:
         if not self.templates:
             raise RequestError(

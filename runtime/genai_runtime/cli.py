@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genai_runtime.command_line import FLOATS, WHOLE, parse, refuse_picture_options, refuse_text_options
+from genai_runtime.chat_messages import with_media
+from genai_runtime.command_line import (
+    FLOATS,
+    WHOLE,
+    parse,
+    refuse_generation_options,
+    refuse_picture_options,
+    refuse_text_options,
+)
 from genai_runtime.file_forms import WAV, hold_ending
 from genai_runtime.problem import GenaiError, LoadError, RequestError
 
@@ -98,6 +106,9 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
         return _task(model, arguments)
     if model.draws:
         return _draw(model, arguments)
+    if not model.writes:
+        refuse_generation_options(arguments)
+        return _task(model, arguments)
     refuse_picture_options(arguments)
     if arguments.prompt is None and arguments.chat is None and arguments.tokens is None and not arguments.audio:
         if sys.stdin.isatty():
@@ -122,10 +133,16 @@ def _say(model: "Model", arguments: argparse.Namespace) -> int:
 def _task(model: "Model", arguments: argparse.Namespace) -> int:
     from genai_runtime.task_command import show_task
 
-    ids = _ids(arguments.tokens) if arguments.tokens is not None else None
-    if arguments.prompt is not None:
-        ids = model.tokenizer.encode(arguments.prompt)
-    show_task(model, arguments, ids)
+    def encode() -> list[int] | None:
+        """The prompt's ids; standard input is the prompt where nothing at all is given."""
+        if arguments.tokens is not None:
+            return _ids(arguments.tokens)
+        text = arguments.prompt
+        if text is None and not (arguments.input or arguments.image or arguments.audio or sys.stdin.isatty()):
+            text = _standard_input()
+        return None if text is None else model.tokenizer.encode(text)
+
+    show_task(model, arguments, encode)
     return EXIT_DONE
 
 
@@ -153,7 +170,7 @@ def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":
     if arguments.tokens is not None:
         return model.generate(_ids(arguments.tokens), **options)
     if arguments.chat is not None:
-        return model.chat(_messages(arguments, [arguments.chat]), **options)
+        return model.chat(_messages(model, arguments, [arguments.chat]), **options)
     return model.generate(arguments.prompt, **options)
 
 
@@ -193,10 +210,15 @@ def _ids(text: str) -> list[int]:
         raise RequestError("bad-token", f"--tokens wants whole numbers with commas between, got {text!r}") from fault
 
 
-def _messages(arguments: argparse.Namespace, said: Sequence[str]) -> list[dict[str, str]]:
+def _messages(model: "Model", arguments: argparse.Namespace, said: Sequence[str]) -> list[dict[str, Any]]:
+    """A conversation; files belong to its first turn, in a form that the template has a word for."""
     roles = ("user", "assistant")
     system = [{"role": "system", "content": arguments.system}] if arguments.system else []
-    return system + [{"role": roles[at % 2], "content": each} for at, each in enumerate(said)]
+    turns: list[dict[str, Any]] = [{"role": roles[at % 2], "content": each} for at, each in enumerate(said)]
+    given = {"image": len(arguments.image), "audio": len(arguments.audio)}
+    known = {medium: count for medium, count in given.items() if count and model.chat_template.knows(medium)}
+    turns[0]["content"] = with_media(said[0], known)
+    return [*system, *turns]
 
 
 def _show(generation: "Generation", arguments: argparse.Namespace) -> str:
@@ -262,7 +284,7 @@ def _conversation(model: "Model", arguments: argparse.Namespace) -> int:
             continue
         said.append(line)
         try:
-            said.append(_show(model.chat(_messages(arguments, said), **_options(arguments)), arguments))
+            said.append(_show(model.chat(_messages(model, arguments, said), **_options(arguments)), arguments))
         except GenaiError as refused:
             said.pop()
             _say_refused(refused)

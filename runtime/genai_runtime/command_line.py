@@ -84,6 +84,14 @@ def refuse_text_options(found: argparse.Namespace) -> None:
         raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes pictures, no text")
 
 
+def refuse_generation_options(found: argparse.Namespace) -> None:
+    """Raises RequestError `unsupported-option` for an option of text or of pictures: the package makes neither."""
+    names = [each for each in (*_OF_TEXT, *PICTURE, "chat", "system", "stats") if each not in ("image", "audio")]
+    given = [each for each in names if getattr(found, each) not in (None, False, [])]
+    if given:
+        raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes neither text nor pictures")
+
+
 def _spelled(names: Sequence[str]) -> str:
     return ", ".join(f"--{each.replace('_', '-')}" for each in names)
 
@@ -170,7 +178,12 @@ def _add_picture_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_other_options(parser: argparse.ArgumentParser) -> None:
     """The options of a task, of speech and of pictures."""
-    parser.add_argument("--task", metavar="NAME", help="run once and print what the package's profile NAME makes of it")
+    parser.add_argument(
+        "--task",
+        metavar="NAME",
+        help="run once and print what the package's profile NAME makes of it; a package that "
+        "makes neither text nor pictures and has one profile needs no name",
+    )
     parser.add_argument(
         "--input",
         action="append",
@@ -184,7 +197,7 @@ def _add_other_options(parser: argparse.ArgumentParser) -> None:
         "--save",
         type=Path,
         metavar="FILE",
-        help="write the picture (.png), the sound of --speech, or the array of --task (.npy), to a file",
+        help="write the picture (.png), the sound of --speech, or the result of --task (.npy, .json), to a file",
     )
 
 

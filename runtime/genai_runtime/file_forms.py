@@ -4,7 +4,7 @@ from pathlib import Path
 
 from genai_runtime.problem import RequestError
 
-WAV, PNG, NPY, RAW = ".wav", ".png", ".npy", ""
+WAV, PNG, NPY, JSON, RAW = ".wav", ".png", ".npy", ".json", ""
 _NAMES = {WAV: "a WAV file", PNG: "a PNG file", NPY: "an .npy file", RAW: "raw samples without a header"}
 _PROMISING = frozenset({
     WAV, PNG, NPY, ".mp3", ".flac", ".ogg", ".oga", ".opus", ".m4a", ".mp4", ".aac", ".aif", ".aiff", ".wma", ".webm",

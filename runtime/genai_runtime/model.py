@@ -161,6 +161,11 @@ class Model(Speaking, DrawingSide):
         return self.generate(text, **{**options, "add_special_tokens": False})
 
     @property
+    def writes(self) -> bool:
+        """Whether the package makes tokens, so that `generate` and `chat` have an answer."""
+        return bool(self._generation["tokens_output"])
+
+    @property
     def timings(self) -> "Timings | None":
         """Where the time of this model's requests went, when it was loaded with `timings=True`."""
         return self._sessions.timings

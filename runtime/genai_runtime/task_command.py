@@ -1,14 +1,18 @@
-"""`genai-run DIR --task NAME`: one run, and what a task profile makes of it: an embedding, scores, a transcription."""
+"""`genai-run DIR --task NAME`: one run, and what a task profile makes of it: an embedding, scores, a transcription.
+
+Where a package makes neither text nor pictures and has one profile, the command needs no name of it.
+"""
 
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from genai_runtime.file_forms import NPY, hold_ending
+from genai_runtime.file_forms import JSON, NPY, hold_ending
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import profile_named
 from genai_runtime.values import NUMPY, Array
@@ -19,26 +23,31 @@ if TYPE_CHECKING:
 _FORM = "--input wants NAME=FILE.npy or NAME=JSON"
 
 
-def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | None) -> None:
-    """Run and print. ids: the prompt's tokens, None without one. Raises RequestError, ExecutionError."""
-    profile_named(model.profiles, arguments.task)  # said before anything runs
-    if arguments.save is not None:
+def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[], list[int] | None]) -> None:
+    """Run, and print or write. An `arguments.task` of None is the package's only profile.
+
+    encode: gives the prompt's tokens, None without one. Raises RequestError, ExecutionError, OSError.
+    """
+    task = arguments.task if arguments.task is not None else only_profile(model)
+    profile_named(model.profiles, task)  # said before anything runs
+    if arguments.save is not None and arguments.save.suffix.lower() != JSON:
         hold_ending(arguments.save, NPY)
     declared = model.describe()["inputs"]
     inputs: dict[str, Any] = {**given_inputs(arguments.input, declared), **_files(model, arguments)}
-    if ids is not None:
-        prompt = next((each for each in declared if each["role"] == "prompt_tokens"), None)
-        if prompt is None:
-            help = f"give the package's own inputs with --input: {_names(declared)}"
-            raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help=help)
+    prompt = next((each for each in declared if each["role"] == "prompt_tokens"), None)
+    if prompt is None and (arguments.prompt is not None or arguments.tokens is not None):
+        help = f"give the package's own inputs with --input: {_names(declared)}"
+        raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help=help)
+    ids = encode() if prompt is not None else None
+    if ids is not None and prompt is not None:
         array = np.array(ids, dtype=NUMPY[prompt["dtype"]])
         inputs[prompt["name"]] = array if prompt["rank"] == 1 else array.reshape(1, -1)
-    made = model.run(inputs).profile(arguments.task)
+    made = model.run(inputs).profile(task)
+    told = {"profile": task, "kind": model.profiles[task].kind, "value": _plain(made)}
     if arguments.save is not None:
-        _write(arguments.save, made)
+        _write(arguments.save, made, told)
     elif arguments.json:
-        kind = model.profiles[arguments.task].kind
-        print(json.dumps({"profile": arguments.task, "kind": kind, "value": _plain(made)}))
+        print(json.dumps(told))
     elif isinstance(made, list):
         for row in cast(list[Any], made):
             print(row if isinstance(row, str) else ",".join(map(str, row)))
@@ -55,6 +64,17 @@ def _files(model: "Model", arguments: argparse.Namespace) -> dict[str, list[Path
             what = f"--{kind}: no input of the package takes such a file for a task"
             raise RequestError(f"no-{kind}-input", what, help=f"leave --{kind} out, or give tensors with --input")
     return {taken[kind]: files for kind, files in given.items()}
+
+
+def only_profile(model: "Model") -> str:
+    """The one profile of a package that makes neither text nor pictures. Raises RequestError `no-tokens-output`."""
+    if len(model.profiles) == 1:
+        return next(iter(model.profiles))
+    what = "the package makes neither text nor pictures"
+    if model.profiles:
+        named = " or ".join(f"--task {each}" for each in sorted(model.profiles))
+        raise RequestError("no-tokens-output", f"{what}, and has several profiles", help=f"add {named}")
+    raise RequestError("no-tokens-output", f"{what}, and has no profile", help="use run(inputs) in Python")
 
 
 def given_inputs(given: list[str], declared: list[dict[str, Any]]) -> dict[str, Array]:
@@ -83,9 +103,14 @@ def _input(text: str, declared: list[dict[str, Any]]) -> tuple[str, Array]:
         raise RequestError("bad-value", f"input '{name}' can't be read: {fault}", help=_FORM) from fault
 
 
-def _write(file: Path, made: object) -> None:
+def _write(file: Path, made: object, told: dict[str, Any]) -> None:
+    """The array, or what `--json` prints where the file is called so."""
+    if file.suffix.lower() == JSON:
+        file.write_text(json.dumps(told) + "\n", encoding="utf-8")
+        print(f"{file}: profile {told['profile']}", file=sys.stderr)
+        return
     if not isinstance(made, np.ndarray):
-        raise RequestError("bad-value", "this profile gives no array to write", help="leave --save out")
+        raise RequestError("bad-value", "this profile gives no array to write", help="name a .json file")
     with file.open("wb") as out:
         np.save(out, cast(Array, made), allow_pickle=False)
     print(f"{file}: {made.dtype}{list(cast(Array, made).shape)}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """A package's tokenizer: text to ids and back, by the `tokenizers` library, which is imported when first needed.
 
-tokenizer.json alone decides the ids, start token included; tokenizer_config.json and special_tokens_map.json only name
-the special tokens. A truncation or padding that tokenizer.json carries is switched off: a prompt is never cut silently.
+tokenizer.json decides the ids, start token included; tokenizer_config.json and special_tokens_map.json name the special
+tokens, and the former may add tokens behind those (added_tokens.py). A truncation or padding that tokenizer.json has is
+switched off: a prompt is never cut silently.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from genai_runtime.added_tokens import add_stated
 from genai_runtime.problem import LoadError, RequestError
 from genai_runtime.text_files import TextFiles
 
@@ -29,6 +31,7 @@ class Tokenizer:
     """A held tokenizer. Ids are ints, text is str; safe to use from several threads.
 
     config: tokenizer_config.json as data, {} without one. special: `bos_token` and so on -> content, as far as named.
+    not_added: tokens that the configuration adds under an id that they can't have, as (id, content).
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Tokenizer:
     ) -> None:
         backend.no_truncation()
         backend.no_padding()
+        self.not_added = add_stated(backend, config)
         self._backend, self.config = backend, config
         self.special = _special_contents({**special_map, **{k: v for k, v in config.items() if v is not None}})
         self.token: Callable[[int], str | None] = backend.id_to_token

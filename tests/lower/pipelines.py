@@ -15,18 +15,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 from tests.lower.packages import Recipe, decoder, laid_over
 from tests.lower.test_composite import reader, writer
 from tests.lower.test_front_model import MARK, SIZE, embed, look, model_of, write
+from tools.fixtures.genai_v2 import MINIMAL as MINIMAL
 
 Graphs = dict[str, ModelProto]
 Document = dict[str, Any]
-MINIMAL = """{
-  "version": 2,
-  "pipeline": {
-    "extends": "autoregressive-decoder",
-    "sessions": {"decoder": {"file": "model.onnx"}}
-  }
-}
-"""
-"""The whole document of a decoder, in seven lines."""
 
 
 def named(model: ModelProto, names: dict[str, str]) -> ModelProto:

@@ -190,6 +190,17 @@ def test_a_temperature_alone_stays_greedy_and_is_said(tmp_path: Path) -> None:
     assert "greedily" in said(folder)["generation.sampling.temperature"]
 
 
+@pytest.mark.parametrize(("more", "key"), [({}, "top_k"), ({"top_p": 0.0}, "top_p")])
+def test_one_token_by_a_default_of_the_format_is_said_where_something_is_stated(
+    more: dict[str, float], key: str, tmp_path: Path
+) -> None:
+    """Sampling of all tokens was wanted, one is kept: top_p is 0 where nobody says it."""
+    sampling = {"do_sample": True, "temperature": 0.7, "top_k": 0, **more}
+    folder = package(tmp_path / "p", {**PLAIN, "generation": {"sampling": sampling}}, lone())
+    assert lower_pipeline_config(folder).document["generation"]["defaults"]["top_k"] == 1
+    assert "keeps one token" in said(folder)[f"generation.sampling.{key}"]
+
+
 def test_a_version_beside_a_plain_model_block_says_nothing(tmp_path: Path) -> None:
     """Exporters write it there, and no runtime reads it."""
     old = json.loads((ROOT / "fixtures/tiny-gqa-v1/genai_config.json").read_text())

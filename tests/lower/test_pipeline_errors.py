@@ -265,12 +265,6 @@ NOT_YET: dict[str, Row] = {
         "pipeline.state.kv_cache.sliding_window",
         "caches that hold 8 positions are not compiled yet",
     ),
-    "combined caches": (
-        pipeline(PLAIN, state={"kv_cache": {"format": "combined"}}),
-        "unsupported-package-class",
-        "pipeline.state.kv_cache.format",
-        "keys and values in one tensor (combined) are not compiled yet",
-    ),
     "a cross cache that changes": (
         pipeline(ENCODER_DECODER, state={"cross_cache": {"frozen": False}}),
         "unsupported-package-class",

@@ -13,10 +13,10 @@ from genai_compiler.problem import CompileError
 
 from tests.data import needs_data
 from tests.real_packages import PACKAGES
+from tests.said_again import alone, pipeline
 
 pytestmark = needs_data
 CONFIGS = sorted(each.parent.name for each in PACKAGES.glob("*/genai_config.json")) if PACKAGES.is_dir() else []
-SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty")
 
 
 def lowered(folder: Path) -> Lowered | None:
@@ -28,23 +28,6 @@ def lowered(folder: Path) -> Lowered | None:
         return lower_genai_config(folder)
     except CompileError:
         return None
-
-
-def pipeline(config: dict[str, Any]) -> dict[str, Any]:
-    session = {"file": config["model"]["decoder"]["filename"]}
-    return {"version": 2, "pipeline": {"extends": "autoregressive-decoder", "sessions": {"decoder": session}}}
-
-
-def alone(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration in words of version 2 only: no sizes, no names of ports, no type."""
-    model, search = config["model"], config["search"]
-    ids = {key: model[f"{key}_token_id"] for key in ("eos", "pad", "bos") if model.get(f"{key}_token_id") is not None}
-    sampling = {key: search[key] for key in SAMPLING if key in search}
-    return {
-        **pipeline(config),
-        "tokens": ids,
-        "generation": {"max_length": model["context_length"], "sampling": sampling},
-    }
 
 
 def beside(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,20 @@
 """Real exporters' packages: lowered facts must drive the graph to the tokens that other runtimes got from it."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 import pytest
+from genai_compiler import compile_package
+from genai_compiler.driver import Options
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.lowered import Lowered
+from genai_compiler.passes import PASSES
+from genai_compiler.plan.text import plan_text
 from genai_compiler.problem import CompileError, errors
 from genai_compiler.read.places import Places
 from genai_compiler.read.validate import parse_metadata
@@ -206,3 +211,39 @@ def test_every_package_is_compiled_or_refused_by_name() -> None:
             refusals.append(fault)
     silent = [each for fault in refusals for each in errors(fault.problems) if not each.help]
     assert not silent
+
+
+# ---- the type of a model ---------------------------------------------------------------------------------------------
+
+CONFIGURED = sorted(each.parent.name for each in PACKAGES.glob("*/genai_config.json")) if PACKAGES.is_dir() else []
+
+
+def outcome(package: Path) -> list[str]:
+    """The last plan, or what is refused, without what is said of the type itself."""
+    try:
+        made = compile_package(package, options=Options(stop_after=PASSES[-1].__name__))
+    except CompileError as fault:
+        return [f"{each.code} {each.path} {each.what}" for each in fault.problems]
+    assert made.plan is not None
+    told = [f"{each.code} {each.path} {each.what}" for each in made.problems]
+    return [*plan_text(made.plan).splitlines(), *told]
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_a_type_of_any_name_and_none_gives_one_plan(name: str, tmp_path: Path) -> None:
+    """Every package with a genai_config.json, decoders, encoders and pictures, refused ones too: a type that nobody has
+    seen, none at all, and the types of other classes.
+    """
+    folder = shutil.copytree(PACKAGES / name, tmp_path / name)
+    config = json.loads((folder / "genai_config.json").read_text("utf-8"))
+    wanted = outcome(folder)
+    del config["model"]["type"]
+    for kind in (None, "a_type_of_tomorrow", "whisper", "gpt2", "marian-ssru", "phi3v"):
+        stated = {} if kind is None else {"type": kind}
+        changed = {**config, "model": {**stated, **config["model"]}}
+        (folder / "genai_config.json").write_text(json.dumps(changed, indent=4), "utf-8")
+        assert outcome(folder) == wanted, kind
+
+
+def test_the_types_are_there_to_be_changed() -> None:
+    assert len(CONFIGURED) >= 25

@@ -3,6 +3,7 @@
 Values come from the exporters' data, from the bare graph, and from the arithmetic of the pooling.
 """
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -149,6 +150,71 @@ def test_a_text_is_encoded_by_the_command(tmp_path: Path, capsys: pytest.Capture
     np.testing.assert_allclose(json.loads(capsys.readouterr().out)["value"], wanted, rtol=1e-4, atol=1e-5)
     assert main([*run, "--save", str(tmp_path / "a.npy")]) == 0
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), wanted, rtol=1e-4, atol=1e-5)
+
+
+@needs_data
+def test_the_command_needs_no_name_of_an_only_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data's own ids of that text, by option and by standard input; an array, JSON in a file and on the screen."""
+    package = PACKAGES / "mobius-bert-og"
+    compile_package(package, out=tmp_path / "out")
+    text = json.loads((package / "expected.json").read_text())["tokenizer_check"]
+    ids = np.array([text["tokenizers"]])
+    session = onnxruntime.InferenceSession(package / "model.onnx", providers=["CPUExecutionProvider"])
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    (wanted,) = session.run(None, feeds)
+    run = str(tmp_path / "out")
+    assert main([run, "--prompt", text["text"], "-o", str(tmp_path / "a.npy")]) == 0
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), wanted, rtol=1e-4, atol=1e-5)
+    assert main([run, "--tokens", ",".join(map(str, text["tokenizers"])), "-o", str(tmp_path / "a.json")]) == 0
+    assert capsys.readouterr().out == ""
+    held = json.loads((tmp_path / "a.json").read_text())
+    assert (held["profile"], held["kind"]) == ("features", "embedding")
+    np.testing.assert_allclose(held["value"], wanted, rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text["text"].encode())))
+    assert main([run]) == 0
+    np.testing.assert_allclose(json.loads(capsys.readouterr().out), wanted, rtol=1e-4, atol=1e-5)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("mobius-bert-og", ["--prompt", "a", "-n", "3", "--width", "8"], "--max-new-tokens, --width: this"),
+        ("mobius-bert-og", ["--chat", "a"], "--chat: this package makes neither text nor pictures"),
+        ("mobius-bert-og", ["--prompt", "a", "-o", "a.png"], "would hold an .npy file"),
+        ("mobius-vit-og", ["--prompt", "a"], "no-prompt-input"),
+        ("mobius-vit-og", ["--image", "a.png"], "no-image-input"),
+        ("mobius-vit-og", ["--input", "pixel_value=1"], "inputs: pixel_values"),
+    ],
+)  # fmt: skip
+def test_what_an_encoder_is_asked_for_in_vain_is_said(
+    name: str, given: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_package(PACKAGES / name, out=tmp_path / "out")
+    assert main([str(tmp_path / "out"), *given]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_of_several_profiles_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"modules": modules("Transformer", "Pooling"), "1_Pooling__config": mode("mean_tokens")}
+    compiled(written(tmp_path / "p", encoder(), **files))
+    assert main([str(tmp_path / "out"), "--tokens", "4,9,2"]) == 2
+    assert "add --task embedding or --task features" in capsys.readouterr().err
+
+
+def test_several_outputs_go_into_a_json_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = encoder(extra=("second",))
+    compiled(written(tmp_path / "p", model))
+    ids = IDS[:1, :3]
+    assert main([str(tmp_path / "out"), "--tokens", "4,9,2", "-o", str(tmp_path / "a.npy")]) == 2
+    assert "name a .json file" in capsys.readouterr().err
+    assert main([str(tmp_path / "out"), "--tokens", "4,9,2", "-o", str(tmp_path / "a.json")]) == 0
+    held = json.loads((tmp_path / "a.json").read_text())["value"]
+    wanted = bare(model, ids, np.ones_like(ids))
+    np.testing.assert_allclose(held["states"], wanted, atol=1e-5)
+    np.testing.assert_allclose(held["second"], -wanted, atol=1e-5)
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------

@@ -11,11 +11,15 @@ from genai_compiler.passes import PASSES
 from genai_compiler.plan.memory import MemoryPlan, Term
 
 from tests.conftest import CASES, FIXTURES, GOLDEN
+from tests.data import needs_data
+from tests.real_packages import NAMES, PACKAGES, PAGED
 
 LAST = PASSES[-1].__name__
 PROCESS = Term("process", 1_000_000, "of this test")
 LAYERS, HEADS, SIZE, VOCABULARY = 2, 2, 16, 64
 """Of the tiny fixtures: two layers with keys and values of two heads."""
+UNMADE = ("og-llama-nohead", "og-llama-noembed", "mobius-flux-meta")
+"""Packages of the data that are refused."""
 PER_TOKEN = LAYERS * 2 * HEADS * SIZE * 4
 
 
@@ -128,3 +132,27 @@ def test_a_prompt_in_chunks_takes_the_workspace_of_a_chunk() -> None:
     whole, chunked = of(None), of(6)
     assert term(chunked, "workspace") <= term(whole, "workspace") / 8
     assert term(chunked, "state") == term(whole, "state")
+
+
+# ---- packages of the data --------------------------------------------------------------------------------------------
+
+
+@needs_data
+@pytest.mark.parametrize("name", PAGED)
+def test_pages_are_there_for_every_row_from_the_start(name: str) -> None:
+    """300 tokens take two pages of 256 positions a row; a position costs what a token of state does."""
+    options = Options(stop_after=LAST, memory=MemoryAsk(3, 100, 300))
+    found = compile_package(PACKAGES / name, options=options).memory
+    assert found is not None
+    assert found.per_token == 256, "keys and values of two heads of 16 float16 numbers, in two layers or in one of 32"
+    assert term(found, "state decoder_paged_kv") == 3 * 2 * 256 * found.per_token
+
+
+@needs_data
+@pytest.mark.parametrize("name", [each for each in NAMES if each not in UNMADE])
+def test_no_part_of_any_package_is_less_than_nothing(name: str) -> None:
+    """Also where nothing tells a size: what is not known is left out, never taken from the rest."""
+    found = compile_package(PACKAGES / name, options=Options(stop_after=LAST, memory=MemoryAsk())).memory
+    assert found is not None
+    assert [each for each in found.terms if each.bytes < 0] == []
+    assert found.peak == max(size for _, size in found.phases) > PROCESS.bytes

@@ -15,7 +15,9 @@ from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
+from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings, rank_of
+from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import (
     Merge,
     choose_aliasing,
@@ -69,6 +71,7 @@ class DecoderSource:
 
     For a document of another form: what it states, how text files are read (None: as beside a `model.io` document),
     and the number of each layer whose caches `io` lists (empty: counted). zeros: inputs that are fed a constant 0.
+    combined: caches that hold keys and values together, for which `io` has no word.
     """
 
     root: Path
@@ -81,6 +84,7 @@ class DecoderSource:
     texts: Callable[[int | None], tuple[TextFacts, tuple[Problem, ...]]] | None = None
     layers: tuple[int, ...] = ()
     zeros: tuple[Port, ...] = ()
+    combined: tuple[LayerPorts, ...] = ()
 
     def facts(
         self,
@@ -109,9 +113,10 @@ class DecoderSource:
         flat = [each for each in signature.inputs if each.dtype in ("int64", "int32") and rank_of(each) == 2]
         masks = source_masks(flat, told(), Edges(prompts)) if fed else ()  # an encoder beside it, and its mask
         over_source = frozenset(each.name for each in masks)
-        around = Surroundings(tokens, streams, fed, unread, self.zeros, flag, crossed, over_source)
+        together = tuple((each.past.name, each.present.name) for each in self.combined)
+        around = Surroundings(tokens, streams, fed, unread, self.zeros, flag, crossed, over_source, combined=together)
         ports, found = match_io(self.io, signature, around, self.path, self.places, told)
-        decoder, static = self._numbered(ports.decoder), ports.static
+        decoder, static = replace(self._numbered(ports.decoder), combined=self.combined), ports.static
         merge = Merge(self.stated or self._stated(), signature)
         paged = merge_paged(decoder, None, merge)
         dense = decoder if paged is None else replace(decoder, keys=(), values=())
@@ -127,7 +132,8 @@ class DecoderSource:
         positions = decoder.position_ids.name if decoder.position_ids is not None else ""
         table = Edges(model.graph).position_rows(positions)
         length = merge_length(capacities, table, merge, text.context_length)
-        has_state = bool(decoder.keys or decoder.values or decoder.fixed or static)
+        combined = merge_combined(decoder, merge)
+        has_state = bool(decoder.keys or decoder.values or decoder.fixed or decoder.combined or static)
         mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
@@ -160,6 +166,7 @@ class DecoderSource:
             prompt=prompt,
             start=text.decoder_start if prompt != PROMPT else None,
             paged=with_pages(paged, length),
+            combined=combined,
             flag=Flag(networks.flag, networks.later) if networks is not None else None,
             crossed=over_encoder,
         )
@@ -214,6 +221,7 @@ class DecoderSource:
                 "window": io,
                 "share_buffer": (*io, "aliasing"),
                 "key": (*io, "kv_inputs"),
+                "combined": (*io, "kv_inputs"),
                 "value": (*io, "kv_inputs"),
                 "state": (*io, "state_pairs"),
             },

@@ -95,7 +95,7 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
     signature = graphs.signatures[decoder]
     fed = frozenset(each.input.name for each in edges if each.target == decoder)
-    ports = decoder_ports(form, decoder, signature, fed | taken_by_name(form, graphs, decoder), resolving)
+    ports = decoder_ports(form, signature, fed | taken_by_name(form, graphs, decoder), resolving)
     own = {name: frozenset[str]() for name in form.running} | {decoder: ports.own}
     edges = with_equal_names(form, graphs, edges, own, resolving)
     edges = cross_edges(form, graphs, edges, decoder, ports.own, resolving)
@@ -181,6 +181,7 @@ def _facts(
         stated=_stated(reading, resolving),
         texts=lambda width: text_facts(form.text, reading.config, width),
         layers=reading.ports.layers,
+        combined=reading.ports.combined,
     )
     to_encoder = any(each.tokens for stage in beside.stages for each in stage.inputs)
     taken = (front.facts, front.tokens) if front is not None else (None, None)
@@ -245,6 +246,7 @@ def _stated(reading: _Reading, resolving: Resolving) -> Stated:
             "share_buffer": ("search", "past_present_share_buffer"),
             "window": (*of_decoder, "sliding_window"),
             "key": (*cache, "past_key_pattern"),
+            "combined": (*cache, "past_key_pattern"),
             "value": (*cache, "past_value_pattern"),
             "state": STATE,
         },
@@ -255,7 +257,7 @@ def _stated(reading: _Reading, resolving: Resolving) -> Stated:
 def _logits(reading: _Reading) -> Port | None:
     """The decoder's logits, to tell which of its inputs has one entry a token."""
     name = reading.ports.io.logits_output
-    states = {*(reading.ports.io.kv_outputs or ())}
+    states = {*(reading.ports.io.kv_outputs or ()), *(each.present.name for each in reading.ports.combined)}
     states |= {name for op in reading.signature.cache_ops for name in (op.present_key, op.present_value)}
     found = [each for each in reading.signature.outputs if each.name == name]
     found += [each for each in reading.signature.outputs if each.name not in states and "float" in each.dtype]

@@ -115,6 +115,9 @@ def match_io(
         matching.unclaimed.pop(name, None)
     for zero in (*surroundings.zeros, *([surroundings.flag] if surroundings.flag is not None else [])):
         matching.unclaimed.pop(zero.name, None)
+    for past, present in surroundings.combined:
+        matching.unclaimed.pop(past, None)
+        matching.unread.pop(present, None)
     named = (
         ("encoder_hidden_states", io.encoder_hidden_states_input),
         ("audio_features", io.audio_features_input),

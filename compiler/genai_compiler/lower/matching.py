@@ -38,7 +38,8 @@ class Surroundings:
     unread: inputs that no node of the graph reads; zeros: inputs that are fed a constant 0. tokens: the port of the
     model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. flag: the input that picks one
     network for the prompt and one for later tokens; crossed: (past, present) of the caches that the first gives.
-    over_source: masks over what an encoder gives. joined: the stages that the decoder is cut into.
+    over_source: masks over what an encoder gives. joined: the stages that the decoder is cut into. combined: (past,
+    present) of the caches that hold keys and values together.
     """
 
     tokens: Port | None = None
@@ -50,6 +51,7 @@ class Surroundings:
     crossed: tuple[tuple[str, str], ...] = ()
     over_source: frozenset[str] = frozenset()
     joined: Joined | None = None
+    combined: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass

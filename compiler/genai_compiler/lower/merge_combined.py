@@ -8,7 +8,6 @@ from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port
 
 _RANK = 5
-_PATH = ("model", "decoder", "inputs", "past_names")
 
 
 def merge_combined(ports: MatchedPorts, merge: Merge) -> tuple[CombinedState, ...]:
@@ -17,16 +16,17 @@ def merge_combined(ports: MatchedPorts, merge: Merge) -> tuple[CombinedState, ..
     Reports wrong-port, fixed-cache-appends and unknown-state-shape.
     """
     found: list[CombinedState] = []
+    path = merge.path("combined")
     for each in ports.combined:
         past, present = each.past, each.present
         shapes = [port.shape for port in (past, present) if port.shape is not None]
         if past.dtype != present.dtype or not shapes or any(len(shape) != _RANK for shape in shapes):
             help = "a cache of keys and values together is [2, batch, heads, positions, head size], in and out"
-            merge.report("wrong-port", _PATH, spell_pair(each), help, True)
+            merge.report("wrong-port", path, spell_pair(each), help, True)
             continue
         if isinstance((past.shape or (None,) * _RANK)[3], int):
             what = f"{spell_pair(each)}: its length is fixed, and what a step gives is longer"
-            merge.report("fixed-cache-appends", _PATH, what, "export with a symbolic past length", True)
+            merge.report("fixed-cache-appends", path, what, "export with a symbolic past length", True)
             continue
         heads, size = (
             _extent(past, present, 2, merge.stated.kv_heads),

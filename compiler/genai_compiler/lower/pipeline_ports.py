@@ -4,7 +4,7 @@ Names that the form defaults to only find a port; a graph that calls it otherwis
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from genai_compiler.lower.match_state import (
@@ -15,13 +15,13 @@ from genai_compiler.lower.match_state import (
     match_layers,
     refuse_unpaired,
 )
-from genai_compiler.lower.matching import Matching, has_slot, listed, rank_of
+from genai_compiler.lower.matching import Matching, has_slot, listed, rank_of, template_layers
 from genai_compiler.problem import Problem
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.model_io import StatePair
 from genai_compiler.read.pipeline_config import KvCache
-from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving
+from genai_compiler.read.pipeline_form import PipelineForm, Resolving
 from genai_compiler.read.pipeline_rules import STATE
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.port_names import PortNames
@@ -43,11 +43,15 @@ _COMBINED_RANK, _COMBINED = 5, 2
 
 @dataclass(frozen=True)
 class DecoderPorts:
-    """io: the ports by role. layers: the number of each layer with caches. own: inputs that no session feeds."""
+    """io: the ports by role. layers: the number of each layer with caches. own: inputs that no session feeds.
+
+    combined: caches that hold keys and values together.
+    """
 
     io: BareIo
     layers: tuple[int, ...]
     own: frozenset[str]
+    combined: tuple[LayerPorts, ...] = ()
 
 
 class _CacheMatching(Matching):
@@ -61,7 +65,7 @@ class _CacheMatching(Matching):
 
 
 def decoder_ports(
-    form: PipelineForm, session: str, signature: Signature, elsewhere: frozenset[str], resolving: Resolving
+    form: PipelineForm, signature: Signature, elsewhere: frozenset[str], resolving: Resolving
 ) -> DecoderPorts:
     """The ports of the decoder. elsewhere: its inputs that other sessions feed, or could by name.
 
@@ -69,10 +73,12 @@ def decoder_ports(
     """
     inputs = {each.name: each for each in signature.inputs if each.name not in elsewhere}
     outputs = {each.name: each for each in signature.outputs}
-    _refuse_combined(session, inputs, resolving)
-    templates = _templates(form, inputs, outputs, resolving)
+    together = {name: port for name, port in inputs.items() if _holds_both(port)}
+    apart = {name: port for name, port in inputs.items() if name not in together}
+    templates = _templates(form, apart, outputs, resolving)
     config = _with_templates(form.text.base, templates)
-    matching = _CacheMatching(config, inputs, outputs, dict(inputs))
+    matching = _CacheMatching(config, apart, outputs, dict(apart))
+    combined = tuple(_combined(form, templates, together, outputs, resolving))
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     refuse_unpaired(matching)
@@ -93,10 +99,10 @@ def decoder_ports(
         state_pairs=tuple(_carry(each) for each in fixed) if fixed else None,
         inputs_embeds_input=_present(names.inputs["inputs_embeds"], inputs),
     )
-    states = {each.past.name for each in (*keys, *values, *fixed)}
+    states = {each.past.name for each in (*keys, *values, *fixed, *combined)}
     own = {io.token_input or "", io.attention_mask_input or "", io.position_ids_input or "", *states}
     own |= {name for op in signature.cache_ops for name in (op.past_key, op.past_value)}
-    return DecoderPorts(io, tuple(each.layer for each in keys), frozenset(own))
+    return DecoderPorts(io, tuple(each.layer for each in keys), frozenset(own), combined)
 
 
 def _by_tails(found: tuple[LayerPorts, ...], matching: Matching) -> tuple[LayerPorts, ...]:
@@ -132,16 +138,47 @@ def _carry(each: LayerPorts) -> StatePair:
     return StatePair(input=each.past.name, output=each.present.name, init="zeros", update="replace")
 
 
-def _refuse_combined(session: str, inputs: Mapping[str, Port], resolving: Resolving) -> None:
-    combined = [
-        each.name
-        for each in inputs.values()
-        if rank_of(each) == _COMBINED_RANK and each.shape and each.shape[0] == _COMBINED
-    ]
-    if combined:
-        what = f"the decoder keeps keys and values in one tensor ({listed(combined, 2)}), which is not compiled yet"
-        help = "export it with separate keys and values"
-        resolving.report("unsupported-package-class", (*SESSIONS, session), what, help)
+def _holds_both(port: Port) -> bool:
+    """Whether a port is a cache of keys and values together, [2, batch, heads, positions, head size]."""
+    return "float" in port.dtype and rank_of(port) == _COMBINED_RANK and bool(port.shape and port.shape[0] == _COMBINED)
+
+
+def _combined(
+    form: PipelineForm,
+    templates: Mapping[str, str],
+    pasts: Mapping[str, Port],
+    outputs: Mapping[str, Port],
+    resolving: Resolving,
+) -> Iterator[LayerPorts]:
+    """Such caches with their next values: by the stated patterns of keys, else by the ends of their names.
+
+    Reports unpaired-state, and config-contradicts-graph where the file says combined and none is.
+    """
+    if form.state.kv_cache.format == "combined" and not pasts:
+        what = "format is combined here, but no input of the decoder holds keys and values together; the graph is taken"
+        resolving.report("config-contradicts-graph", (*_CACHE, "format"), what, "write auto", True)
+    nexts = {name: port for name, port in outputs.items() if _holds_both(port)}
+    stated = form.state.kv_cache.past_key_pattern is not None
+    layers = template_layers(templates["past_key_names"], pasts) if stated else _numbers(pasts)
+    follow = template_layers(templates["present_key_names"], nexts) if stated else _numbers(nexts)
+    for layer, past in layers.items():
+        if layer in follow:
+            yield LayerPorts(layer, pasts[past], nexts[follow[layer]])
+    paired = {past for layer, past in layers.items() if layer in follow}
+    for name in pasts:
+        if name not in paired:
+            what = f"the cache {name!r} holds keys and values together, and no output is told to be its next value"
+            help = f"name both in past_key_pattern and present_key_pattern; such outputs are {listed(nexts)}"
+            resolving.report("unpaired-state", _CACHE, what, help)
+
+
+def _numbers(ports: Mapping[str, Port]) -> dict[int, str]:
+    """Layer -> port, where each name has a number of its own; else counted in the graph's order."""
+    tails = [_TAIL.search(name) for name in ports]
+    numbers = [int(each["layer"]) if each is not None else -1 for each in tails]
+    if len(set(numbers)) < len(numbers) or -1 in numbers:
+        numbers = list(range(len(ports)))
+    return dict(zip(numbers, ports, strict=True))
 
 
 def _templates(

@@ -18,6 +18,7 @@ from genai_compiler.read.value_flow import Edges
 
 ENCODER, DECODER = "encoder", "decoder"
 _INTEGERS = ("int64", "int32")
+_CACHE_RANK = 4
 Faults = list[tuple[str, str, str, str]]
 
 
@@ -73,7 +74,11 @@ def _edges(signature: Signature, decoder: PlainPorts, faults: Faults) -> Iterato
             named = listed(each.name for each in fits) if fits else "none of the encoder's outputs"
             what = f"the decoder's input {port.name!r} is {spell_port(port)}; {named} could be what it takes"
             code = "ambiguous-port" if fits else "unclaimed-input"
-            faults.append((code, "", what, "declare the two graphs in pipeline.models and join them there"))
+            help = "declare the two graphs in pipeline.models and join them there"
+            if not fits and rank_of(port) == _CACHE_RANK:
+                help = "a cache over the encoder's output is made by the prompt's network: take the merged decoder, or "
+                help += "an encoder that gives the caches"
+            faults.append((code, "", what, help))
 
 
 def _fits(output: Port, port: Port) -> bool:

@@ -70,7 +70,9 @@ class PlainSource(DecoderSource):
         implied = {fact: n for fact, n in self.numbers.derived.items() if fact in open_axes and fact not in said}
         every = {**implied, **said}
         nowhere: DocPath = ()
-        others: dict[Fact, DocPath] = dict.fromkeys(("window", "share_buffer", "key", "value", "state"), nowhere)
+        others: dict[Fact, DocPath] = dict.fromkeys(
+            ("window", "share_buffer", "key", "value", "combined", "state"), nowhere
+        )
         return Stated(
             kv_heads=every.get("kv_heads"),
             head_size=every.get("head_size"),

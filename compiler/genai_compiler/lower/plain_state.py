@@ -96,11 +96,16 @@ def _paired(graph: GraphProto, signature: Signature, known: Mapping[str, str]) -
     presents = [each for each in signature.outputs if each.name not in known.values()]
     if not pasts:
         return {}, []
-    sources = reaching(graph, pasts)
-    choices = {each.name: {name for name in sources[each.name] if alike(pasts[name], each)} for each in presents}
+    sources, edges = reaching(graph, pasts), Edges(graph)
+    choices = {
+        each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each)} for each in presents
+    }
     choices = {name: found for name, found in choices.items() if found}
-    pairs: Pairs = {}
-    spare = list[str]()
+    pairs = {past: name for name, found in choices.items() for past in found if appends(edges, past, name)}
+    sure = {*pairs, *pairs.values()}  # joined to it: no other could follow
+    choices = {name: found - sure for name, found in choices.items() if name not in sure}
+    spare = [name for name, found in choices.items() if not found]
+    choices = {name: found for name, found in choices.items() if found}
     while choices:
         present = next((name for name, found in choices.items() if len(found) == 1), None) or _only_taker(choices)
         if present is None:
@@ -132,6 +137,15 @@ def _only_taker(choices: Mapping[str, set[str]]) -> str | None:
 def may_be_state(port: Port) -> bool:
     """Float with the rows first and two axes or more behind them."""
     return "float" in port.dtype and port.shape is not None and len(port.shape) > 2
+
+
+def _may_follow(edges: Edges, past: Port, present: Port) -> bool:
+    """Whether an output has the form of an input's next value.
+
+    One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say.
+    """
+    kept = past.shape == present.shape and not is_fixed_size(past)
+    return alike(past, present) and (not kept or appends(edges, past.name, present.name))
 
 
 def alike(past: Port, present: Port) -> bool:

@@ -4,11 +4,13 @@ No code of a package is ever loaded. What stands in for it is installed like any
 package's graphs as callables, the numbers and names that the configuration states, and gives token ids.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
+from genai_compiler.lower.matching import rank_of
 from genai_compiler.read.negotiate import ENTRY_POINTS, GRAPHS
 from genai_compiler.read.signature import Port, Signature
 
@@ -17,6 +19,8 @@ Scalar = bool | int | float | str
 VERSION = "1"
 TOKENS = "tokens"
 _OPAQUE = {"kind": "opaque"}
+_TAIL = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,5})(?![0-9]).*", re.DOTALL)
+"""A name from its first number on."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,29 @@ def plugin_document(
 
 
 def asked_of(signature: Signature) -> tuple[Port, ...]:
-    """Inputs that the caller gives: all but state, whose next value is an output named after it."""
-    return tuple(each for each in signature.inputs if not _is_carried(each, signature.outputs))
+    """Inputs that the caller gives: all but state, whose next value is an output.
+
+    That is what an attention operator keeps, or what an output is named after: whole, or from its layer's number on.
+    """
+    kept = {name for op in signature.cache_ops for name in (op.past_key, op.past_value)}
+    return tuple(
+        each for each in signature.inputs if each.name not in kept and not _is_carried(each, signature.outputs)
+    )
 
 
 def _is_carried(port: Port, outputs: tuple[Port, ...]) -> bool:
-    return any(port.name in each.name and port.name != each.name and port.dtype == each.dtype for each in outputs)
+    tail = _TAIL.search(port.name)
+    return any(
+        port.name != each.name
+        and port.dtype == each.dtype
+        and (port.name in each.name or (tail is not None and _is_next(port, each, tail[0])))
+        for each in outputs
+    )
+
+
+def _is_next(port: Port, output: Port, tail: str) -> bool:
+    end = _TAIL.search(output.name)
+    return end is not None and end[0] == tail and rank_of(port) == rank_of(output)
 
 
 def _graph(each: PluginGraph) -> Data:

@@ -60,7 +60,10 @@ def _sampling(search: Mapping[str, Any], vocabulary: int | None, report: Report)
         report("bad-value", "top_k", f"top_k is {top_k}; it must not be negative", "0 turns it off", True)
     if top_k == 0 and top_p == 0:
         if search.get("do_sample"):
-            report("config-read-as", "top_p", "top_k 0 with top_p 0 keeps one token: read as top_k 1")
+            stated = "top_p" in search
+            what = "top_k 0 with top_p 0" if stated else "top_k 0 with top_p left out, which is 0 in this format,"
+            help = "write top_p 1 to sample of all tokens"
+            report("config-read-as", "top_p" if stated else "top_k", f"{what} keeps one token: read as top_k 1", help)
         top_k = 1
     if vocabulary is not None and top_k > vocabulary:
         if "top_k" in search:

@@ -9,9 +9,11 @@ from genai_compiler.read.genai_config import GenaiConfig, SlidingWindow
 from genai_compiler.read.places import DocPath
 
 Fact = Literal[
-    "kv_heads", "head_size", "layers", "vocab_size", "context_length", "share_buffer", "window", "key", "value", "state"
-]
-"""`key`, `value`: where the caches are named; `state`: where states of one size are; `window`: the sliding window."""
+    "kv_heads", "head_size", "layers", "vocab_size", "context_length", "share_buffer", "window",
+    "key", "value", "combined", "state",
+]  # fmt: skip
+"""`key`, `value`, `combined`: where the caches are named; `state`: where states of one size are; `window`: the sliding
+window."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ _CONFIG_PATHS: Mapping[Fact, DocPath] = {
     "context_length": ("model", "context_length"),
     "share_buffer": ("search", "past_present_share_buffer"),
     "key": (*_DECODER, "inputs", "past_key_names"),
+    "combined": (*_DECODER, "inputs", "past_names"),
     "value": (*_DECODER, "inputs", "past_value_names"),
     "state": (*_DECODER, "inputs"),
 }

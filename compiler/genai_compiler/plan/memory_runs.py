@@ -26,7 +26,7 @@ from genai_compiler.plan.ir import (
     SpeculativeBlock,
     Type,
 )
-from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Slot, StateGroup
+from genai_compiler.plan.state import GROWTH, PAGES, ROWS, DecodeFacts, Pages, Slot, StateGroup
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.activations import Extents, Workspace, workspace
 from genai_compiler.read.nodes import CONTRIB, operator_of
@@ -138,6 +138,7 @@ class _Runs:
             return
         prompt = op.phase == "prompt" and not facts.one_token
         new = _new(facts, lengths) if prompt else 1
+        tokens = (lengths.batch, new) if facts.pages is None else (lengths.batch * new,)
         groups = [each for each in self._plan.groups if each.component == op.component]
         given = {port: self._of(value) for port, value in (*op.extras, *op.media)}
         bound = dict[str, Extents]()
@@ -145,26 +146,28 @@ class _Runs:
         for group, slot in [(each, slot) for each in groups for slot in each.slots]:
             room = lengths.prompt if slot.once else _room(group, lengths, prompt, new)
             given[slot.past] = slot_extents(slot, lengths.batch, room)
-            if group.storage == "shared-buffer":
+            if group.storage == "shared-buffer" or PAGES in slot.dims:
                 bound[slot.present] = given[slot.past]
             elif group.storage != "shifted":
                 pasts += prod(given[slot.past]) * SIZE[slot.dtype]
+        if facts.pages is not None:
+            given |= _packed(facts.pages, lengths)
         if facts.mask is not None:
             wide = lengths.first_room if facts.mask.constant_width else lengths.context
             wide = facts.shift.columns if facts.shift is not None else lengths.prompt if prompt else wide
             given[facts.mask.port] = (lengths.batch, wide)
         if facts.positions is not None:
             port, _, rank = facts.positions
-            given[port] = (*((3,) if rank == 3 else ()), lengths.batch, new)
+            given[port] = (*((3,) if rank == 3 else ()), *tokens)
         if facts.last_position:
             given[facts.last_position] = (lengths.batch, 1, 1)
         given.update((count.port, (lengths.batch,)) for count in facts.counts)
         if facts.front is not None:
-            made = self._run(facts.front.component, phase, {**given, facts.tokens: (lengths.batch, new)}, {})
+            made = self._run(facts.front.component, phase, {**given, facts.tokens: tokens}, {})
             streams = facts.front.streams
             given.update((taken, _closed(made.get(port), None, lengths)) for port, taken in streams)
         else:
-            given[facts.tokens] = (lengths.batch, new)
+            given[facts.tokens] = tokens
         runs = (
             facts.prompt_component if op.phase == "prompt" and facts.prompt_component in self._models else op.component
         )
@@ -233,8 +236,18 @@ def _closed(found: tuple[int | None, ...] | None, type: Type | None, lengths: Le
     return tuple(theirs if mine is None else mine for mine, theirs in zip(found, filled, strict=True))
 
 
+def _packed(pages: Pages, lengths: Lengths) -> dict[str, Extents]:
+    """Extents of what tells rows and pages apart, by port."""
+    rows = lengths.batch
+    found: dict[str, Extents] = {pages.cumulative[0]: (rows + 1,), pages.past[0]: (rows,)}
+    found[pages.table[0]] = (rows, _pages(lengths.context, pages.block))
+    return found if pages.bounds is None else {**found, pages.bounds[0]: (pages.bounds[2],)}
+
+
 def _room(group: StateGroup, lengths: Lengths, prompt: bool, new: int) -> int:
     """Entries on the growing axis of what a run takes as past."""
+    if group.storage == "pages":
+        return lengths.context
     if group.storage == "shifted":
         return (group.capacity or 1) - new
     if group.storage == "shared-buffer":
@@ -243,5 +256,11 @@ def _room(group: StateGroup, lengths: Lengths, prompt: bool, new: int) -> int:
 
 
 def slot_extents(slot: Slot, rows: int, length: int) -> Extents:
-    """A slot's extents with so many rows and tokens."""
-    return tuple(rows if dim == ROWS else length if dim == GROWTH else dim for dim in slot.dims)
+    """A slot's extents with so many rows and tokens; of pages, so many that each row has room for the tokens."""
+    block = slot.dims[1] if PAGES in slot.dims else 1
+    extents = {ROWS: rows, GROWTH: length, PAGES: rows * _pages(length, block)}
+    return tuple(extents.get(dim, dim) for dim in slot.dims)
+
+
+def _pages(length: int, block: int) -> int:
+    return max(1, -(-length // block))

@@ -7,7 +7,7 @@ from math import prod
 from genai_compiler.plan.dtypes import SIZE, stored
 from genai_compiler.plan.ir import Decode, Hold, Loop, Plan, Type
 from genai_compiler.plan.memory_runs import FIRST_ROOM, Lengths, slot_extents
-from genai_compiler.plan.state import GROWTH, StateGroup
+from genai_compiler.plan.state import GROWTH, PAGES, StateGroup
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.activations import Extents
 
@@ -39,6 +39,8 @@ def state_memory(plan: Plan, lengths: Lengths, values: Mapping[str, Extents]) ->
             first, most, why = _moving(group, lengths)
         elif group.storage == "shared-buffer":
             first, most, why = _shared(group, lengths)
+        elif group.storage == "pages":
+            first, most, why = _paged(group, lengths)
         else:
             first, most, why = _growing(group, lengths)
         prompt += first
@@ -84,6 +86,13 @@ def _shared(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:
     largest = max(largest, _touched(group, lengths.batch, min(lengths.context, room), room))
     shown = ", ".join(str(each) for each in rooms)
     return first, largest, f"one buffer a tensor, room for {shown} tokens in turn; old and new while it moves"
+
+
+def _paged(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:
+    """Pages for every row's longest text, made before the prompt; what is beside them has an entry a row."""
+    size = _bytes(group, lengths.batch, lengths.context)
+    block = next(slot.dims[1] for slot in group.slots if PAGES in slot.dims)
+    return size, size, f"pages of {block} positions for {lengths.context} tokens a row, all there from the start"
 
 
 def _growing(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:

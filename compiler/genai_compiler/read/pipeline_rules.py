@@ -156,8 +156,6 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
     for key in ("roles", "strategy", "controller"):
         if getattr(pipeline, key):
             refuse((*PIPELINE, key), f"'pipeline.{key}' gives decoding to other sessions, which is not compiled yet")
-    if form.state.kv_cache.format == "combined":
-        refuse((*STATE, "kv_cache", "format"), "keys and values in one tensor (combined) are not compiled yet")
     if form.state.position_ids.strategy == "windowed" or form.state.kv_cache.format == "windowed":
         where = (
             ("position_ids", "strategy") if form.state.position_ids.strategy == "windowed" else ("kv_cache", "format")

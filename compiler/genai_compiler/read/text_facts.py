@@ -63,7 +63,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     tokenizer = files.load("tokenizer.json")
     side = {name: files.load(name) for name in ("generation_config.json", "tokenizer_config.json", "config.json")}
     special = files.load("special_tokens_map.json")
-    ids = _token_ids(tokenizer)
+    ids = {**_added_ids(side["tokenizer_config.json"]), **_token_ids(tokenizer)}
     said = _end_claims(config, side, special, ids)
     end_ids = _checked(said, vocabulary, config, problems)
     bos = _in_vocabulary(config.bos, ("model", "bos_token_id"), vocabulary, config, problems)
@@ -71,9 +71,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     if not end_ids:
         end_ids = _without_end(bool(said), pad, config, problems)
     if files.name("tokenizer.json") is None:
-        what = "there is no tokenizer.json: the package runs on token ids only"
-        help = "copy tokenizer.json and tokenizer_config.json of the model beside genai_config.json"
-        problems.append(Problem("missing-file", Place(CONFIG_NAME), "", what, help, Severity.WARNING))
+        problems.append(_without_tokenizer(files))
     facts = TextFacts(
         end_ids=end_ids,
         bos=bos if bos is not None else _first(side["generation_config.json"].get("bos_token_id")),
@@ -129,6 +127,32 @@ class _SideFiles:
     def _add(self, problem: Problem) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+OTHER_FORMS: Mapping[str, str] = {
+    "tokenizer.model": "SentencePiece",
+    "spiece.model": "SentencePiece",
+    "sentencepiece.bpe.model": "SentencePiece",
+    "source.spm": "SentencePiece",
+    "target.spm": "SentencePiece",
+    "merges.txt": "vocabulary and merges",
+    "vocab.txt": "a list of word pieces",
+    "tokenizer.tiktoken": "ranks",
+}
+"""Files of tokenizers in forms that are not read, and what they hold."""
+
+
+def _without_tokenizer(files: _SideFiles) -> Problem:
+    """The warning that text can't become ids; forms that are there and not read are named."""
+    found = [f"{name} ({kind})" for name, kind in OTHER_FORMS.items() if files.name(name) is not None]
+    place = f"{files.folder}/tokenizer.json" if files.folder else "tokenizer.json"
+    what = f"there is no {place}: the package runs on token ids only"
+    help = f"copy tokenizer.json and tokenizer_config.json of the model beside {CONFIG_NAME}"
+    if found:
+        what += f"; the tokenizer is there as {', '.join(found)}, a form that is not read"
+        help = "convert it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the transformers library "
+        help += "writes a tokenizer.json"
+    return Problem("missing-file", Place(CONFIG_NAME), "", what, help, Severity.WARNING)
 
 
 def _broken_link(name: str, target: str) -> Problem:
@@ -220,6 +244,17 @@ def _token_ids(tokenizer: Mapping[str, Any]) -> dict[str, int]:
     for token in added if isinstance(added, list) else []:
         if isinstance(token, dict) and isinstance(token.get("id"), int) and isinstance(token.get("content"), str):
             found[token["content"]] = token["id"]
+    return found
+
+
+def _added_ids(config: Mapping[str, Any]) -> dict[str, int]:
+    """Text -> id of the tokens that a tokenizer_config.json adds."""
+    stated = config.get("added_tokens_decoder")
+    found: dict[str, int] = {}
+    for number, token in stated.items() if isinstance(stated, dict) else ():
+        text = _content(token)
+        if text is not None and number.isascii() and number.isdigit():
+            found[text] = int(number)
     return found
 
 
