@@ -92,7 +92,7 @@ _SHAPE: dict[str, Any] = {
     "continuation": dict | None,
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
-_GRAPH = {"in": str, "file": str, "weights": str}
+_GRAPH = {"in": str, "file": str, "weights": str, "lengths_vary": bool}
 _PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 _TABLE = {"in": str, "file": str, "offset": int, "dtype": str, "dims": [int], "sha256": str}
 _BY_COMPONENT = {"graphs": _GRAPH, "placement": _PLACED, "tables": _TABLE}

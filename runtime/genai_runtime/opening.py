@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
+from genai_runtime.cores import allowed_cores
 from genai_runtime.kernels import check_kernels
 from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
@@ -37,8 +38,8 @@ def load(
 
     providers: an execution provider, or several in order, any spelling; strict: one that can't be used is an error.
     None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
-    default: the cores this process may use. verify: check large files by content too. timings: note where time goes,
-    in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
+    default: the cores this process really has (cores.py). verify: check large files by content too. timings: note where
+    time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
     drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you trust as
     you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
@@ -51,7 +52,8 @@ def load(
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
-    common = Settings(chosen, _options(manifest.data["session"]["options"], threads))
+    options, reason = _options(manifest.data["session"]["options"], threads)
+    common = Settings(chosen, options, reason)
     own, more = placed(manifest.data["placement"], common, strict=bool(strict))
     check_kernels(manifest.data["kernels"], common, own)
     notices = (*notices, *more)
@@ -87,7 +89,7 @@ def _checked(folder: Path, verify: bool) -> Manifest:
 def _graphs(manifest: Manifest) -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
     graphs = {
-        name: Graph(homes[each["in"]] / each["file"], _folder(manifest.package, each["weights"]))
+        name: Graph(homes[each["in"]] / each["file"], _folder(manifest.package, each["weights"]), each["lengths_vary"])
         for name, each in manifest.data["graphs"].items()
     }
     for path in (path for graph in graphs.values() for path in (graph.file, graph.weights)):
@@ -112,23 +114,19 @@ def _tables(manifest: Manifest) -> dict[str, Table]:
     }
 
 
-def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
-    """Session options: the package's, then ours where it says nothing; the user's threads beat both."""
+def _options(stated: dict[str, Any], threads: int | None) -> tuple[dict[str, str | int | bool], str]:
+    """Session options, and why so many threads: the package's, else the cores there are; the user's beat both."""
     options = {"inter_op_num_threads": 1, "log_severity_level": 3, **stated}
     whole: Any = threads
     if whole is not None and (whole is True or not hasattr(whole, "__index__") or not 1 <= whole <= MAX_THREADS):
         what = f"threads is a whole number within 1..{MAX_THREADS}, got {threads!r}"
         raise LoadError("bad-threads", what, help="leave it out for the cores that this process may use")
-    if threads is not None or "intra_op_num_threads" not in options:
-        options["intra_op_num_threads"] = threads or allowed_cores()
-    return options
-
-
-def allowed_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    if threads is not None:
+        return {**options, "intra_op_num_threads": threads}, "asked for"
+    if "intra_op_num_threads" in options:
+        return options, "the package's session options"
+    cores = allowed_cores()
+    return {**options, "intra_op_num_threads": cores.number}, cores.reason
 
 
 def _executor(manifest: Manifest, sessions: Sessions) -> Any:
