@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from genai_runtime.lora.spec import LoraSpec, spec_of
 from genai_runtime.problem import LoadError
 from genai_runtime.values import NUMPY
+
+if TYPE_CHECKING:
+    from genai_runtime.lora.spec import LoraSpec
 
 FORMAT = 2
 MAX_BYTES = 64 << 20
@@ -119,8 +121,12 @@ class Manifest:
         return self.folder / "executor.py"
 
     @property
-    def lora(self) -> LoraSpec | None:
+    def lora(self) -> "LoraSpec | None":
         """The package's adapters, None when it has none."""
+        if not self.data["adapters"]:
+            return None
+        from genai_runtime.lora.spec import spec_of
+
         return spec_of(self.data["adapters"])
 
 
@@ -250,6 +256,10 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _adapter_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    if not data:
+        return
+    from genai_runtime.lora.spec import spec_of
+
     try:
         spec = spec_of(data)
     except (KeyError, TypeError, ValueError) as fault:

@@ -1,26 +1,29 @@
 """A compiled folder -> a Model: check, import the executor, open sessions."""
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
 from genai_runtime.cores import allowed_cores
 from genai_runtime.kernels import check_kernels
-from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
-from genai_runtime.model import Model
 from genai_runtime.placement import placed
 from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings, Table
 
 if TYPE_CHECKING:
+    from genai_runtime.lora.service import LoraService
+    from genai_runtime.model import Model
     from genai_runtime.timings import Timings
 
 MAX_THREADS = 1024
@@ -33,15 +36,15 @@ def load(
     verify: bool = False,
     timings: bool = False,
     prefill_chunk: int | None = None,
-) -> Model:
+) -> "Model":
     """Load a compiled folder.
 
     providers: an execution provider, or several in order, any spelling; strict: one that can't be used is an error.
     None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
     default: the cores this process really has (cores.py). verify: check large files by content too. timings: note where
-    time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
-    drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you trust as
-    you would trust a Python package.
+    time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this
+    runtime drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you
+    trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, unreadable-file,
     bad-path.
@@ -62,12 +65,22 @@ def load(
 
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
-    lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
     noted = _timings() if timings else None
-    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted, prefill_chunk or 0)
+    sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), noted, prefill_chunk or 0)
     executor = _executor(manifest, sessions)
+    from genai_runtime.model import Model
+
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)
+
+
+def _lora(manifest: Manifest) -> "LoraService | None":
+    spec = manifest.lora
+    if spec is None:
+        return None
+    from genai_runtime.lora.service import LoraService
+
+    return LoraService(manifest.package, spec)
 
 
 def _timings() -> "Timings":
@@ -132,12 +145,35 @@ def _options(stated: dict[str, Any], threads: int | None) -> tuple[dict[str, str
 def _executor(manifest: Manifest, sessions: Sessions) -> Any:
     made = _executor_class(manifest)
     try:
-        return made(sessions)
+        with _imported_beside("genai_runtime.model"):
+            return made(sessions)
     except (GenaiError, MemoryError):
         raise
     except (Exception, SystemExit) as failure:
         what = f"the Executor of '{manifest.executor}' can't be made: {failure!r}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
+
+
+@contextmanager
+def _imported_beside(name: str) -> Iterator[None]:
+    """Import a module in another thread meanwhile: ONNX Runtime opens sessions without Python's lock.
+
+    What the import raises is not told: the next import of that name raises it again.
+    """
+    if name in sys.modules:
+        yield
+        return
+    beside = Thread(target=_try_to_import, args=(name,), daemon=True)
+    beside.start()
+    try:
+        yield
+    finally:
+        beside.join()
+
+
+def _try_to_import(name: str) -> None:
+    with suppress(BaseException):
+        importlib.import_module(name)
 
 
 def _executor_class(manifest: Manifest) -> Any:

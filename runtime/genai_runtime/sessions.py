@@ -13,7 +13,7 @@ from genai_runtime.problem import ExecutionError, LoadError, RequestError
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
-    from genai_runtime.lora import LoraService
+    from genai_runtime.lora.service import LoraService
     from genai_runtime.package_graphs import PackageGraph
     from genai_runtime.timings import Timings
 
