@@ -27,6 +27,7 @@ REQUESTS: dict[str, dict[str, Array]] = {
     },
     "ragged-emit": {"x": np.array([[7], [4]]), "live": np.array([True, True])},
     "session-counter": {"step": np.array([2]), "times": np.array([3]), "start": np.array([1])},
+    "wide-search": {"word": np.array([30011, 5]), "bound": np.array([400])},
     "bounded-growing": {
         "x": np.array([[1.0], [3.0]], np.float32), "budget": np.array([3, 1]), "turns": np.array([4]),
     },

@@ -41,12 +41,33 @@ def ints(*values: int) -> Array:
 
 def test_every_fixture_is_run_here() -> None:
     flow = {"branch-joins", "nested-loops", "session-counter", "ragged-emit", "bounded-growing", "tiny-decoder"}
+    flow |= {"wide-search"}
     elsewhere = {"tiny-held-state", "negatives"}  # tests/runtime/test_held.py, tests/images/test_package.py
     elsewhere |= {"tiny-encoder-v2", "tiny-media-v2"}  # tests/test_pipelines.py
-    elsewhere |= {"tiny-stages-v1"}  # tests/test_stages.py
+    elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
     elsewhere |= {"tiny-denoiser"}  # tests/lower/test_iterative.py
     assert {*flow, *DECODERS, *elsewhere} == set(CASES)
+
+
+@pytest.mark.parametrize("words", [[30011], [7, 508, 2], [0, 506, 1015, 3]], ids=str)
+def test_rows_that_search(routes: Routes, words: list[int]) -> None:
+    inputs = {"word": ints(*words), "bound": ints(400), "limit": ints(5)}
+    batch = routes("wide-search").agree(inputs)
+    for row, word in enumerate(words):
+        assert batch.rows("words")[row].tolist() == [searched(word, 400, 5)]
+
+
+def searched(word: int, bound: int, limit: int) -> list[int]:
+    """One row of wide-search in plain Python."""
+    found: list[int] = []
+    for _ in range(limit):
+        scores = [place * (word + 3) % 509 for place in range(32768)]
+        word = scores.index(max(scores))
+        found.append(word)
+        if word < bound:
+            break
+    return found
 
 
 # ---- control flow ----------------------------------------------------------------------------------------------------

@@ -52,12 +52,17 @@ def test_the_runtime_imports_nothing_of_the_compiler() -> None:
     assert {file.name: found for file in RUNTIME.rglob("*.py") if (found := roots(file) & set(COMPILER_ONLY))} == {}
 
 
-def test_the_compiler_asks_the_runtime_only_about_text_and_adapters() -> None:
-    """Tokenizer, template, files and parameters of adapters: what is said of them is what the runtime will do."""
+def test_the_compiler_asks_the_runtime_only_about_text_adapters_and_times() -> None:
+    """Tokenizer, template, files and parameters of adapters: what is said of them is what the runtime will do.
+
+    And to measure what its calls take.
+    """
     assert {file.name for file in COMPILER.rglob("*.py") if "genai_runtime" in roots(file)} == {
         "text_side.py",
         "adapter_files.py",
         "adapter_parameters.py",
+        "calibrate.py",
+        "measure.py",
     }
 
 
@@ -137,14 +142,16 @@ def test_no_model_family_is_named() -> None:
 def test_two_tables_name_families_and_each_has_one_reader() -> None:
     """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it.
 
-    The names of image operations are the foreign format's own: their table says in our words what each does.
+    The names of image operations are the foreign format's own: their table says in our words what each does. The third
+    table holds what was measured, and no names.
     """
     data = sorted(each.name for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts)
-    assert data == ["image_operations.json", "reference_types.json"]
+    assert data == ["image_operations.json", "reference_types.json", "shipped.json"]
     readers = {table: {file.name for file in SOURCES if f'"{table}"' in file.read_text("utf-8")} for table in data}
     assert readers == {
         "image_operations.json": {"image_operations.py"},
         "reference_types.json": {"reference_load.py"},
+        "shipped.json": {"table.py"},
     }
     askers = {file.name for file in SOURCES if any("reference_load" in each for each in imported(file))}
     assert askers == {"driver.py"}

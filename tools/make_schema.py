@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from genai_compiler.costs import Costs
 from genai_compiler.read.document import Metadata
 from genai_compiler.read.fields import U64
 from genai_compiler.read.hints import ExecutionHints
@@ -24,6 +25,7 @@ def schema_texts() -> dict[str, str]:
     return {
         "inference_metadata.schema.json": schema_text(Metadata, "ONNX inference metadata", nulls=True),
         "execution_hints.schema.json": schema_text(ExecutionHints, "Execution hints", nulls=False),
+        "costs.schema.json": schema_text(Costs, "Costs of the forms that a policy can have", nulls=False),
     }
 
 

@@ -81,7 +81,9 @@ def _arguments(
 ) -> argparse.Namespace:
     """The command line, and `last`: the stage to stop after. `--check` goes as far as one can without writing."""
     found = parser.parse_args(argv)
-    if found.explain is None and found.package is None and not found.version:
+    if found.calibrate:
+        _check_calibrate(parser, found)
+    elif found.explain is None and found.package is None and not found.version:
         parser.error("name a package folder")
     if not found.artifacts and (found.bundle or found.show == stages[-1]):
         parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
@@ -93,6 +95,12 @@ def _arguments(
     if found.show and stages.index(found.show) > stages.index(found.last):
         parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
     return found
+
+
+def _check_calibrate(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    """--calibrate measures and leaves."""
+    if found.package is not None or found.costs is not None or found.check or found.show or found.memory:
+        parser.error("--calibrate measures this machine and compiles nothing: it goes with -o FILE and -q alone")
 
 
 def _lengths(found: argparse.Namespace) -> "MemoryAsk":
@@ -159,6 +167,23 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
         help="leave an optimisation out, e.g. fuse_islands (repeatable); it changes no result",
     )
     parser.add_argument(
+        "--form",
+        action="append",
+        default=[],
+        metavar="[COMPONENT=]FORM",
+        help="how a component runs: fused, own (session) or host; alone: all others (repeatable); it changes no result",
+    )
+    parser.add_argument(
+        "--costs",
+        metavar="FILE",
+        help="the table of costs that forms are chosen by: a file, 'user' or 'shipped' (default: $GENAI_COMPILE_COSTS)",
+    )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure this machine's table of costs, for --costs user; -o FILE puts it elsewhere",
+    )
+    parser.add_argument(
         "--graph",
         action="append",
         metavar="FILE",
@@ -184,8 +209,10 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from genai_compiler.costs.files import chosen_costs
     from genai_compiler.driver import Options, compile_package
     from genai_compiler.memory_report import memory_data, memory_lines
+    from genai_compiler.passes.asked_forms import asked_forms
     from genai_compiler.plan.text import plan_text
     from genai_compiler.problem import CompileError, InternalError, disk_problem
     from genai_compiler.summary import summary
@@ -194,6 +221,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return _version()
     if arguments.explain is not None:
         return _explain(arguments.explain)
+    if arguments.calibrate:
+        return _calibrate(arguments)
     progress = sys.stderr if sys.stderr.isatty() and not arguments.quiet else None
 
     def trace(stage: str, text: str) -> None:
@@ -205,7 +234,8 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         made = arguments.artifacts, None, arguments.hints, tuple(arguments.without), arguments.graph, arguments.strict
         ask = _lengths(arguments) if arguments.memory else None
-        options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask)
+        forms, costs = asked_forms(arguments.form), chosen_costs(arguments.costs, os.environ)
+        options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask, forms, costs)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)
@@ -276,6 +306,23 @@ def _version() -> int:
     from genai_compiler.driver import compiler_version
 
     print(f"genai-compile {compiler_version()}")
+    return EXIT_DONE
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    from genai_compiler.costs.calibrate import calibrate
+    from genai_compiler.problem import CompileError, disk_problem
+
+    try:
+        lines = calibrate(arguments.output, arguments.quiet)
+    except CompileError as refused:
+        _print_problems(refused.problems, arguments.format)
+        return EXIT_INPUT
+    except OSError as failure:
+        _print_problems([disk_problem(failure, arguments.output or Path("the table of costs"))], arguments.format)
+        return EXIT_INPUT
+    if not arguments.quiet:
+        print("\n".join(lines))
     return EXIT_DONE
 
 

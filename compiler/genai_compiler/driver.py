@@ -4,7 +4,7 @@ Each stage has a name in STAGES; `trace` is told what it made, and a caller can 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from genai_compiler.check.lora_uses import check_lora_uses
 from genai_compiler.check.revision import check_revision
 from genai_compiler.check.sound_side import sound_side
 from genai_compiler.check.text_side import check_text_side
+from genai_compiler.costs import Costs
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files, made_graphs
 from genai_compiler.emit.manifest import file_hash, manifest, relative_path
@@ -28,11 +29,13 @@ from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.memory import MemoryAsk, predicted
 from genai_compiler.passes import PASSES
+from genai_compiler.passes.asked_forms import check_asked_forms
+from genai_compiler.passes.choose_forms import choose_forms, possible_forms
 from genai_compiler.passes.left_out import check_left_out, left_out
 from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
-from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.ir import Form, Plan
 from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.processor_files import processor_faults
@@ -63,6 +66,8 @@ class Options:
     hints_file: advice of the user, an `execution_hints.json` (standard, section 9). without: passes to leave out.
     graph: the graph (or graphs) to take of a folder that declares none, package-relative. strict: refuse what the
     reference runtime would not load, too. memory: predict what a process needs that runs a request of these lengths.
+    forms: how components are to run, by name ("" for all others): fused, own (session), host. costs: the table that
+    decides where nothing is asked; None is the shipped one.
     """
 
     bundle: bool = False
@@ -75,6 +80,8 @@ class Options:
     graph: str | Sequence[str] | None = None
     strict: bool = False
     memory: MemoryAsk | None = None
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    costs: Costs | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ def compile_package(
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
-    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
+    plan, warnings = _planned(loaded, options, trace)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2])
     memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
@@ -144,10 +151,16 @@ def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> 
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
-    plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
+    plan, warnings = _planned(loaded, options, trace)
     if target is not None:
         write_plan(target, plan_text(plan))
     return Compiled(target, plan, "", ordered((*loaded.warnings, *warnings)), loaded.notes)
+
+
+def _planned(package: Package, options: Options, trace: Trace) -> tuple[Plan, tuple[Problem, ...]]:
+    """The plan that the options ask for. Raises CompileError as plan_package."""
+    choice = options.costs, options.forms
+    return plan_package(package, options.stop_after, trace, hints_of(options), options.without, *choice)
 
 
 def check_package(package: str | Path, artifacts: bool = True) -> tuple[Problem, ...]:
@@ -164,8 +177,13 @@ def plan_package(
     trace: Trace,
     hints: Sequence[SourcedHints] = (),
     without: Sequence[str] = (),
+    costs: Costs | None = None,
+    forms: Mapping[str, Form] | None = None,
 ) -> tuple[Plan, tuple[Problem, ...]]:
-    """Build the plan and run the passes, verifying after each. Raises CompileError when the build found errors."""
+    """Build the plan and run the passes, verifying after each. costs, forms: as in Options.
+
+    Raises CompileError when the build found errors, and for forms that are asked for and that the package can't have.
+    """
     doubts = _checked(package)
     package = link_stages(package)
     plan, found = _built(package)
@@ -178,10 +196,12 @@ def plan_package(
     trace("build", plan_text(plan))
     if stop_after == "build":
         return plan, problems
-    plan, profile = left_out(plan, without), profile_of(package)
+    plan, profile = left_out(plan, without), profile_of(package, costs, forms)
     for each in PASSES:
         made = plan if each.__name__ in without else _guarded(each.__name__, plan, each, profile)
         _verified(each.__name__, made, plan)
+        if each is choose_forms:
+            check_asked_forms(made, profile.forms, possible_forms(plan, profile))
         plan = made
         trace(each.__name__, plan_text(plan))
         if stop_after == each.__name__:

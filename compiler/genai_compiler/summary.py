@@ -30,6 +30,9 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
         yield f"  runs        {_runs(plan)}"
+        hosted = [each.name for each in plan.components if each.host is not None]
+        if hosted:
+            yield f"  host        {', '.join(hosted)} (numpy)"
         if plan.speculation is not None:
             yield f"  drafts      {_drafts(plan.speculation)}"
     for note in compiled.notes:
@@ -54,12 +57,13 @@ def _drafts(found: Speculation) -> str:
 def _runs(plan: Plan) -> str:
     """Session runs before, and in one iteration of, the outermost loop."""
     loop = next((op for op in plan.body if isinstance(op, Loop)), None)
-    before = _count(tuple(op for op in plan.body if not isinstance(op, Loop)))
+    before = _count(tuple(op for op in plan.body if not isinstance(op, Loop)), plan)
     if loop is None:
         return f"{before} session runs an invocation"
-    return f"{_count((*loop.body, *loop.advance))} session runs a token (iteration), {before} before the first"
+    return f"{_count((*loop.body, *loop.advance), plan)} session runs a token (iteration), {before} before the first"
 
 
-def _count(ops: tuple[Op, ...]) -> int:
+def _count(ops: tuple[Op, ...], plan: Plan) -> int:
     replaceable = sum(len(op.members) for op in walk(ops) if isinstance(op, Fused))
-    return sum(isinstance(op, Invoke | Decode | SpeculativeBlock) for op in walk(ops)) - replaceable
+    hosted = sum(isinstance(op, Invoke) and plan.component(op.component).host is not None for op in walk(ops))
+    return sum(isinstance(op, Invoke | Decode | SpeculativeBlock) for op in walk(ops)) - replaceable - hosted

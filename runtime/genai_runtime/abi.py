@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from genai_runtime.decoding import Decoder, DecoderSpec, Mask
     from genai_runtime.drafting import DraftSpec
     from genai_runtime.held import HeldSpec, Holder
+    from genai_runtime.host_program import HostConstant, HostInput, HostProgram, HostStep
     from genai_runtime.inputs import Input, bind_inputs
     from genai_runtime.packing import Pages
     from genai_runtime.policy import TokenPolicy
@@ -60,6 +61,10 @@ __all__ = [
     "Event",
     "HeldSpec",
     "Holder",
+    "HostConstant",
+    "HostInput",
+    "HostProgram",
+    "HostStep",
     "ImageOutput",
     "ImagePatches",
     "ImageProgram",
@@ -106,6 +111,10 @@ _HOMES = {
     "Event": "request",
     "HeldSpec": "held",
     "Holder": "held",
+    "HostConstant": "host_program",
+    "HostInput": "host_program",
+    "HostProgram": "host_program",
+    "HostStep": "host_program",
     "ImageOutput": "adapters.image.program",
     "ImagePatches": "adapters.image.program",
     "ImageProgram": "adapters.image.program",

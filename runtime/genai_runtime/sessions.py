@@ -14,6 +14,8 @@ from genai_runtime.steady import Steady
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
+    from genai_runtime.host_program import HostProgram
+    from genai_runtime.host_run import HostRunner
     from genai_runtime.lora.service import LoraService
     from genai_runtime.package_graphs import PackageGraph
     from genai_runtime.timings import Timings
@@ -133,6 +135,22 @@ class Sessions:
         opened when it is first needed, not now.
         """
         return Runner(self, component, (tuple(inputs), tuple(outputs)), origin, replacements or {}, lazy)
+
+    def host_runner(
+        self,
+        component: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        origin: str,
+        program: "HostProgram",
+        replacements: Mapping[str, Ports] | None = None,
+    ) -> "HostRunner":
+        """As `runner`, done by numpy; the session is opened for what only it can do."""
+        from genai_runtime.host_run import HostRunner
+
+        runner = self.runner(component, inputs, outputs, origin, replacements, lazy=True)
+        timed = None if self.timings is None else partial(self.timings.timed, "host", component, origin)
+        return HostRunner(runner, program, (tuple(inputs), tuple(outputs)), timed)
 
     def graphs(self, components: Sequence[str], origin: str) -> "dict[str, PackageGraph]":
         """Graphs for an adapter that runs them itself, by component. Raises LoadError as `session`."""

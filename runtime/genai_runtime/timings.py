@@ -17,7 +17,8 @@ from typing import NamedTuple, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 RUN, SELECT, TEXT, REQUEST = "session run", "select a token", "make text", "request"
-"""Kinds of spans."""
+HOST = "host"
+"""Kinds of spans; `host`: an invoke that numpy does."""
 
 
 class Span(NamedTuple):
@@ -75,7 +76,7 @@ class Timings:
         groups: dict[str, list[int]] = {}
         for span in self.spans:
             if span.kind != REQUEST:
-                name = f"{span.kind}: {span.name}" if span.kind == RUN else span.kind
+                name = f"{span.kind}: {span.name}" if span.kind in (RUN, HOST) else span.kind
                 groups.setdefault(name, []).append(span.ended - span.begun)
         known = sum(map(sum, groups.values()))
         whole = sum(span.ended - span.begun for span in self.spans if span.kind == REQUEST) or known or 1

@@ -18,6 +18,7 @@ from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Component, Input, Output, Plan
+from genai_compiler.read.host_program import HostProgram
 
 ABI_VERSION = 3
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
@@ -32,6 +33,10 @@ SOMETIMES = frozenset(
         "DraftSpec",
         "HeldSpec",
         "Holder",
+        "HostConstant",
+        "HostInput",
+        "HostProgram",
+        "HostStep",
         "AudioProgram",
         "ImageOutput",
         "ImagePatches",
@@ -112,7 +117,8 @@ _GLUE = "\0"
 """A space at which the title does not break."""
 
 
-Programs = dict[str, tuple[str, AudioProgram | ImageProgram]]
+Program = AudioProgram | HostProgram | ImageProgram
+Programs = dict[str, tuple[str, Program]]
 """Runner -> the constant that holds its program, and the program."""
 
 
@@ -140,7 +146,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
     bindings = tuple(_locals(plan, names))
     views = OpViews(plan, names)
     body = views.region(plan.body, "0")
-    programs = {name: (names.constant(f"{name}_program"), each) for name, each in _adapter_programs(views.uses, plan)}
+    programs = {name: (names.constant(f"{name}_program"), each) for name, each in _programs(views.uses, plan)}
     tables = (
         *interface_tables(plan),
         *(cell_table(name, cell) for name, cell in views.uses.cells.items()),
@@ -242,12 +248,13 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
             yield f"self.{name} = open_adapter({', '.join(given)})"
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
-        args += ["lazy=True"] if name in uses.spare else []
+        host = plan.component(component).host is not None
+        args += [f"program={programs[name][0]}"] if host else ["lazy=True"] if name in uses.spare else []
         legal = plan.component(component).replacements
         if legal:
             pairs = (f"{literal(each.component)}: {literal(each.ports)}" for each in legal)
             args.append(f"replacements={{{', '.join(pairs)}}}")
-        yield f"self.{name} = sessions.runner({', '.join(args)})"
+        yield f"self.{name} = sessions.{'host_runner' if host else 'runner'}({', '.join(args)})"
     if uses.selector is not None:
         name, op = uses.selector
         yield selector_of(op, name)
@@ -255,10 +262,12 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         yield f"self.{name} = Holder(sessions, {constant})"
 
 
-def _adapter_programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, AudioProgram | ImageProgram]]:
-    """The programs that adapters run, by the runner that runs them."""
+def _programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, Program]]:
+    """The programs that adapters run, and numpy, by the runner that runs them."""
     for name, (component, *_) in uses.runners.items():
-        adapter = plan.component(component).adapter
+        adapter, host = plan.component(component).adapter, plan.component(component).host
+        if host is not None:
+            yield name, host
         if adapter is not None and isinstance(adapter.program, AudioProgram | ImageProgram):
             yield name, adapter.program
 

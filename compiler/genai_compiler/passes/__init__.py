@@ -1,5 +1,6 @@
 """Plan -> Plan, in the order written here and nowhere else. Every pass is a pure function named like its file."""
 
+from genai_compiler.passes.choose_forms import choose_forms
 from genai_compiler.passes.drop_dead_steps import drop_dead_steps
 from genai_compiler.passes.fuse_islands import fuse_islands
 from genai_compiler.passes.hoist_selection import hoist_selection
@@ -21,6 +22,7 @@ PASSES: tuple[Pass, ...] = (
     place_state,
     hold_state,
     prove_extents,
+    choose_forms,
     fuse_islands,
     link_readers,
     hoist_selection,

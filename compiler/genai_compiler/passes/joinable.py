@@ -12,6 +12,9 @@ from genai_compiler.read.weights import weight_bytes
 LIGHT = 64 << 10
 """Bytes of weights up to which a graph may have a copy in an island."""
 
+APART = {"own": "a session of its own is its form", "host": "numpy does it"}
+"""Forms that are not linked, and what that says of the component."""
+
 Shape = tuple[int | str | None, ...]
 
 
@@ -46,6 +49,8 @@ class Joinable:
             return "it is no graph"
         if not component.pure:
             return "it has effects"
+        if component.form in APART:
+            return APART[component.form]
         if any(each.component == op.component for each in self.plan.placements):
             return "hints say where it runs"
         if op.adapted:

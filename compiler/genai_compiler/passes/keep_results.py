@@ -64,9 +64,10 @@ def _judged(op: Invoke, free: set[str], plan: Plan) -> Invoke:
 
 
 def _is_plain(op: Invoke, plan: Plan) -> bool:
-    """A graph that no request changes or replaces."""
+    """A graph that a session runs, and that no request changes or replaces."""
     component = plan.component(op.component)
-    return component.adapter is None and not component.overridable and not op.adapted and component.pure
+    session = component.adapter is None and component.host is None
+    return session and not component.overridable and not op.adapted and component.pure
 
 
 def _lasting(loop: Loop, body: tuple[Op, ...], plan: Plan) -> Iterator[str]:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from genai_compiler.costs import Costs
 from genai_compiler.passes.joinable import LIGHT, Joinable, Shape
 from genai_compiler.passes.profile import Profile
 from genai_compiler.passes.prove_extents import proved
@@ -39,7 +40,7 @@ def link_readers(plan: Plan, profile: Profile) -> Plan:
             group = _grown(sites, joinable)
             for site in sites:
                 site.after_checks = tuple(_from_outside(check, site, extents) for check in site.checks())
-            plan = _linked(plan, component, group) if group.results else plan
+            plan = _linked(plan, component, group, profile.costs) if group.results else plan
             found = _sites(plan) if group.results else found
     return plan
 
@@ -204,7 +205,7 @@ def _join(ops: list[Invoke], group: _Group, joinable: Joinable) -> None:
         site.readers.append(op)
 
 
-def _linked(plan: Plan, component: Component, group: _Group) -> Plan:
+def _linked(plan: Plan, component: Component, group: _Group, costs: Costs) -> Plan:
     """Every place runs the linked graph; the readers' own places are empty."""
     shown = _shown(plan, component.name, group)
     outputs = tuple(each for each in (*component.outputs, *group.results) if each[0] in shown)
@@ -221,13 +222,20 @@ def _linked(plan: Plan, component: Component, group: _Group) -> Plan:
     placed.update((id(site.head), _run(site, name, shown)) for site in group.sites)
     groups = tuple(replace(each, component=name) if each.component == component.name else each for each in plan.groups)
     note = f"link_readers: {name} is {' + '.join(each.component for each in group.members)}: one run instead of "
+    saved = _saved(group.sites[0], placed, costs)
     return replace(
         plan,
         body=tuple(_rewritten(plan.body, placed)),
         components=(*plan.components, made),
         groups=groups,
-        decisions=(*plan.decisions, f"{note}{len(group.members)}"),
+        decisions=(*plan.decisions, f"{note}{len(group.members)}, {saved:.1f} us less"),
     )
+
+
+def _saved(site: _Site, placed: Mapping[int, Invoke | None], costs: Costs) -> float:
+    """Microseconds that the linked run takes less at a place than its members did."""
+    apart, run = (site.head, *site.readers), placed[id(site.head)] or site.head
+    return costs.saved(((len(each.inputs), len(each.outputs)) for each in apart), len(run.inputs), len(run.outputs))
 
 
 def _shown(plan: Plan, component: str, group: _Group) -> set[str]:

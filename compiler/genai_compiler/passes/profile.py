@@ -4,26 +4,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from genai_compiler.plan.ir import Plan
+from genai_compiler.costs import Costs, shipped_costs
+from genai_compiler.plan.ir import Form, Plan
 from genai_compiler.read.document import IndexedScatter, StateGroup
 from genai_compiler.read.package import Graph, Package
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Facts beside the plan. graphs by component; groups as the document declares them; apart: never fused, and why."""
+    """Facts beside the plan. graphs by component; groups as the document declares them; apart: never fused, and why.
+
+    costs: what forms are chosen by. forms: those that the caller asks for, by component ("" for all others).
+    """
 
     graphs: Mapping[str, Graph]
     groups: Mapping[str, StateGroup]
     apart: Mapping[str, str] = field(default_factory=dict)
+    costs: Costs = field(default_factory=shipped_costs)
+    forms: Mapping[str, Form] = field(default_factory=dict)
 
 
 _BATCHING = ("onnx-genai.token-sampler", "onnx-genai.termination-predicate", "onnx-genai.state-update")
 """Contracts whose components fuse at version 2, where rows that sit out are part of them (standard, 13.1)."""
 
 
-def profile_of(package: Package) -> Profile:
-    """What the package says."""
+def profile_of(package: Package, costs: Costs | None = None, forms: Mapping[str, Form] | None = None) -> Profile:
+    """What the package says, and the caller. costs: None is the shipped table."""
     serving = package.workflow.serving
     groups = serving.state_service.groups if serving else {}
     apart = {
@@ -35,7 +41,7 @@ def profile_of(package: Package) -> Profile:
         if isinstance(group.update, IndexedScatter):
             writers = dict.fromkeys(group.update.write_indices_ports, "it writes at places that are checked before")
             apart = {**apart, **writers}
-    return Profile(package.graphs, groups, apart)
+    return Profile(package.graphs, groups, apart, costs or shipped_costs(), forms or {})
 
 
 class Pass(Protocol):

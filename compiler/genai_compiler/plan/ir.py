@@ -27,10 +27,15 @@ from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.state import DecodeFacts, StateGroup
+from genai_compiler.read.host_program import HostProgram
 from genai_compiler.read.signature import UNDEFINED
 
 Dim = int | str | None
 """A fixed extent, a symbol, or unknown."""
+
+
+Form = Literal["", "fused", "own", "host"]
+"""How a component runs: linked with others, by a session of its own, or by numpy."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,8 @@ class Component:
     """A graph one session runs: package-relative artifact, ports in graph order with the types that the graph gives.
 
     Components that are no graph have no artifact; `adapter` says which native code runs instead. edit: how the graph
-    that runs differs from the artifact.
+    that runs differs from the artifact. form: how it is to run, "" where nothing has been decided (pass choose_forms);
+    host: what numpy does in its place.
     """
 
     name: str
@@ -129,6 +135,8 @@ class Component:
     replacements: "tuple[Replacement, ...]" = ()
     adapter: "Adapter | None" = None
     edit: Edit | None = None
+    form: Form = ""
+    host: HostProgram | None = None
 
 
 @dataclass(frozen=True)

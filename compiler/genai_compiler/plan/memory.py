@@ -38,7 +38,8 @@ class Term:
 class MemoryPlan:
     """Bytes. per_token: state that one more token of one row costs. terms: what is there at the peak of running.
 
-    phases: (name, bytes) in order of time; peak: the largest. notes: what is left out, and what was assumed.
+    phases: (name, bytes) in order of time; peak: the largest. notes: what is left out, and what was assumed. sessions:
+    components that run.
     """
 
     lengths: Lengths
@@ -46,6 +47,7 @@ class MemoryPlan:
     terms: tuple[Term, ...]
     phases: tuple[tuple[str, int], ...]
     notes: tuple[str, ...] = field(default=())
+    sessions: tuple[str, ...] = ()
 
     @property
     def peak(self) -> int:
@@ -76,7 +78,7 @@ def memory_plan(plan: Plan, models: Mapping[str, ModelProto], lengths: Lengths, 
         phases += [("one run", before + state.prompt)]
     terms = (base, own, *_weight_terms(weights, lengths), *_run_terms(all_runs), *(Term(*each) for each in state.parts))
     again = sum(each.peak for name, each in all_runs.items() if not lengths_vary(used[name]))
-    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs, again)))
+    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs, again)), tuple(used))
 
 
 def _largest(runs: tuple[Run, ...], phase: str) -> dict[str, Workspace]:

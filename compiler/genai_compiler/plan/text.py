@@ -60,10 +60,14 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from (f"decision {each}" for each in plan.decisions)
 
 
+_FORMS = {"own": ", own session", "host": ", on the host"}
+
+
 def _component(component: Component) -> Iterator[str]:
     effects = "" if component.pure else ", effects"
+    form = _FORMS.get(component.form, "")
     edited = ", edited" if isinstance(component.edit, SelectLast) else ""
-    yield f"component {component.name} = {_implementation(component)}{edited}{effects}"
+    yield f"component {component.name} = {_implementation(component)}{edited}{effects}{form}"
     if isinstance(component.edit, SelectLast):
         yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
     if isinstance(component.edit, Linked) and component.edit.hoist is not None:
@@ -139,6 +143,9 @@ def _decoder(plan: Plan) -> Iterator[str]:
         yield f"  with the prompt {facts.prompt_component} runs in its place"
     if facts.window is not None:
         yield f"  prompts go in by {facts.window.size} tokens, filled up with {facts.window.pad}"
+    if facts.shift is not None:
+        where, shift = "before" if facts.shift.first else "behind", facts.shift
+        yield f"  caches move: {shift.columns} columns, empty ones hold {shift.fill}, padding {where} a prompt"
     for each in facts.counts:
         yield f"  {_COUNTS[each.kind]}: {each.port} ({each.dtype})"
     if facts.one_token:

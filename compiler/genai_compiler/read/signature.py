@@ -17,6 +17,7 @@ from genai_compiler.read.external_data import check_external_data, external_tens
 from genai_compiler.read.graph_form import form_fault
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
+from genai_compiler.read.ort_format import is_ort_format, ort_format
 from genai_compiler.read.paged import PagedInputs, paged_inputs
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
@@ -72,7 +73,7 @@ class Signature:
 def read_signature(path: Path, root: Path) -> Signature:
     """The signature of the ONNX file `path`, a file of the package at `root`.
 
-    Raises CompileError: unreadable-graph (truncated, no ONNX, over a bound), outside-package, missing-file,
+    Raises CompileError: unreadable-graph (truncated, no ONNX, over a bound), ort-format, outside-package, missing-file,
     and external-data faults (docs/problems.md).
     """
     name = _package_name(path, root)
@@ -141,6 +142,8 @@ def _parse(file: Path, name: str) -> ModelProto:
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     if mapped[:40].startswith(b"version https://git-lfs"):
         raise _Bound("this is a Git LFS pointer, not the file itself (fetch it with `git lfs pull`)")
+    if is_ort_format(mapped[:8]):
+        raise CompileError([ort_format(name)])
     slim = without_bulk_data(memoryview(mapped))
     if len(slim) > MAX_GRAPH_BYTES:
         raise _Bound(f"the graph has {len(slim)} bytes without its weights; the limit is {MAX_GRAPH_BYTES}")

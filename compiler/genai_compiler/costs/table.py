@@ -1,0 +1,157 @@
+"""The table of costs as typed data, and what it answers. Every number is in microseconds, of one row and one thread.
+
+A curve is a list of [extent, microseconds]: straight between its points, level before the first one, and beyond the
+last one in proportion to the extent.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter
+
+from genai_compiler.read.fields import Closed
+
+Microseconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+Point = tuple[Annotated[int, Field(ge=1, le=2**31)], Microseconds]
+Place = Literal["graph", "host"]
+
+KINDS = ("greedy", "top_k+top_p", "top_p")
+"""Policies that every table has: the most likely token, or a draw by these cuts."""
+SHIPPED = Path(__file__).with_name("shipped.json")
+
+
+def _rising(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    if any(one[0] >= other[0] for one, other in pairwise(points)):
+        raise ValueError("extents must rise from point to point")
+    return points
+
+
+Curve = Annotated[tuple[Point, ...], Field(min_length=1, max_length=64), AfterValidator(_rising)]
+
+
+class Machine(Closed):
+    """Where a table was measured: facts for a reader, none is compared."""
+
+    processor: str
+    system: str
+    python: str
+    numpy: str
+    onnxruntime: str
+
+
+class SessionCosts(Closed):
+    """One session run without its operators: the call, and each input and output."""
+
+    call: Microseconds
+    input: Microseconds
+    output: Microseconds
+
+
+class HostCosts(Closed):
+    """One invoke that numpy does, without its searches: the call, each input, each output, each other operator."""
+
+    call: Microseconds
+    input: Microseconds
+    output: Microseconds
+    operator: Microseconds
+
+
+class Alternatives(Closed):
+    """The same work inside a graph and on the host, by the extent of the axis that it goes along."""
+
+    graph: Curve
+    host: Curve
+
+
+class Searches(Closed):
+    """The operators that numpy does too, and faster."""
+
+    ArgMax: Alternatives
+    ArgMin: Alternatives
+
+
+def _all_kinds(policies: Mapping[str, Alternatives]) -> Mapping[str, Alternatives]:
+    missing = [each for each in KINDS if each not in policies]
+    if missing:
+        raise ValueError(f"there is no entry for {', '.join(missing)}")
+    return policies
+
+
+class Costs(Closed):
+    """The whole table.
+
+    node: a small operator inside a graph. policies: what the runtime's own sampler does, by kind: the work alone,
+    without a session call.
+    """
+
+    version: Literal[1]
+    measured: str
+    machine: Machine
+    session: SessionCosts
+    node: Microseconds
+    host: HostCosts
+    searches: Searches
+    policies: Annotated[Mapping[str, Alternatives], AfterValidator(_all_kinds)]
+
+    def run(self, taken: int, given: int) -> float:
+        """One session run of so many inputs and outputs, without its operators."""
+        return self.session.call + taken * self.session.input + max(given, 1) * self.session.output
+
+    def saved(self, apart: Iterable[tuple[int, int]], taken: int, given: int) -> float:
+        """What one run of so many inputs and outputs takes less than several, each (inputs, outputs)."""
+        return sum(self.run(*each) for each in apart) - self.run(taken, given)
+
+    def search(self, operator: str, place: Place, extent: int) -> float:
+        """One search (ArgMax, ArgMin) along an axis of that extent."""
+        found = self.searches.ArgMin if operator == "ArgMin" else self.searches.ArgMax
+        return at(found.graph if place == "graph" else found.host, extent)
+
+    def cheapest(self, kind: str, vocabulary: int | None, calls: int = 0) -> "Choice":
+        """Where a sampling policy takes less time, and both times.
+
+        kind: a key of `policies`. vocabulary: None where it is not known. calls: session calls that the graph form
+        needs beyond those that are made anyway. Raises KeyError for a kind that the table lacks.
+        """
+        both = self.policies[kind]
+        if vocabulary is None:
+            return Choice("graph", None, None, "its vocabulary is unknown")
+        graph = at(both.graph, vocabulary) + calls * self.session.call
+        host = at(both.host, vocabulary)
+        place: Place = "host" if host < graph else "graph"
+        return Choice(place, graph, host, f"in the graph {graph:.1f} us, on the host {host:.1f} us")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where a policy runs, what it costs in a graph and on the host (None: unknown), and that in words."""
+
+    place: Place
+    graph: float | None
+    host: float | None
+    reason: str
+
+
+def at(curve: tuple[Point, ...], extent: int) -> float:
+    """What a curve says of an extent."""
+    before = curve[0]
+    for point in curve:
+        if extent <= point[0]:
+            share = (extent - before[0]) / (point[0] - before[0]) if point[0] > before[0] else 0.0
+            return point[1] if extent <= curve[0][0] else before[1] + share * (point[1] - before[1])
+        before = point
+    return before[1] * extent / before[0]
+
+
+def cheapest(kind: str, vocabulary: int | None, calls: int = 0) -> Choice:
+    """What the shipped table says (`Costs.cheapest`)."""
+    return shipped_costs().cheapest(kind, vocabulary, calls)
+
+
+@cache
+def shipped_costs() -> Costs:
+    """The table that comes with the compiler."""
+    return TypeAdapter(Costs).validate_json(SHIPPED.read_bytes())
