@@ -22,10 +22,10 @@ COMPILER := $(shell find compiler templates schema -name '*.py' -o -name '*.j2' 
 MODEL := build/smollm2
 ARGS ?=
 
-.PHONY: help demo test test-heavy test-long fuzz lint types golden golden-update bench packages setup venv clean FORCE
+.PHONY: help demo test test-heavy test-long fuzz lint types golden golden-update bench bench-peers bench-packages packages setup venv clean FORCE
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 demo: $(MODEL)/v1.compiled/manifest.json ## build a small real model package, compile it, generate text with it
 	@echo; echo '$$ genai-run $(MODEL)/v1.compiled --chat "What is the capital of France?" --stats'
@@ -60,8 +60,15 @@ golden: $(VENV)/dev.stamp ## hold what every stage makes of the fixtures against
 golden-update: $(VENV)/dev.stamp ## write golden/ anew; read the difference before you commit it
 	$(BIN)/python -m pytest tests/test_golden.py --snapshot-update $(ARGS)
 
-bench: $(VENV)/bench.stamp packages ## time the real model, beside onnxruntime-genai
+bench: $(VENV)/bench.stamp packages ## time compiled packages beside their peers (ARGS="--plan" says what and how long)
 	$(BIN)/python -m tools.bench $(ARGS)
+
+bench-peers: $(VENV)/bench.stamp ## environments of the peers that bench compares with (networked; llama.cpp is built)
+	$(BIN)/python -m tools.peers environments $(ARGS)
+
+bench-packages: $(VENV)/bench.stamp ## the packages that bench compares on, by onnxruntime-genai's builder (networked)
+	$(BIN)/python -m tools.peers environments builder
+	$(BIN)/python -m tools.peers packages $(ARGS)
 
 packages: $(VENV)/demo.stamp ## build every form of the real model (v1, workflow, float)
 	$(BIN)/python -m tools.smollm2 --forms v1 workflow float

@@ -44,6 +44,7 @@ def test_every_fixture_is_run_here() -> None:
     flow |= {"wide-search"}
     elsewhere = {"tiny-held-state", "negatives"}  # tests/runtime/test_held.py, tests/images/test_package.py
     elsewhere |= {"tiny-encoder-v2", "tiny-media-v2"}  # tests/test_pipelines.py
+    elsewhere |= {"tiny-budget-v1", "tiny-even-bands-v2", "tiny-fields-v2", "tiny-tiles-v2"}  # test_processor_fixtures
     elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
     elsewhere |= {"tiny-denoiser"}  # tests/lower/test_iterative.py

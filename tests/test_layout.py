@@ -139,16 +139,17 @@ def test_no_model_family_is_named() -> None:
     assert named == {}
 
 
-def test_two_tables_name_families_and_each_has_one_reader() -> None:
+def test_three_tables_name_families_and_each_table_has_one_reader() -> None:
     """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it.
 
-    The names of image operations are the foreign format's own: their table says in our words what each does. The third
-    table holds what was measured, and no names.
+    The names of operations are the foreign format's own: their tables say in our words what each does. The last table
+    holds what was measured, and no names.
     """
     data = sorted(each.name for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts)
-    assert data == ["image_operations.json", "reference_types.json", "shipped.json"]
+    assert data == ["audio_operations.json", "image_operations.json", "reference_types.json", "shipped.json"]
     readers = {table: {file.name for file in SOURCES if f'"{table}"' in file.read_text("utf-8")} for table in data}
     assert readers == {
+        "audio_operations.json": {"audio_operations.py"},
         "image_operations.json": {"image_operations.py"},
         "reference_types.json": {"reference_load.py"},
         "shipped.json": {"table.py"},

@@ -16,6 +16,7 @@ from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2
 from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
+from tools.fixtures.processors import tiny_budget_v1, tiny_even_bands_v2, tiny_fields_v2, tiny_tiles_v2
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
 from tools.fixtures.searching import wide_search
 from tools.fixtures.shifted import tiny_shifted_v1
@@ -32,18 +33,22 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "ragged-emit": ragged_emit,
     "session-counter": session_counter,
     "tiny-block-drafts": tiny_block_drafts,
+    "tiny-budget-v1": tiny_budget_v1,
     "tiny-chained-drafts": tiny_chained_drafts,
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
     "tiny-denoiser": tiny_denoiser,
     "tiny-encoder-v2": tiny_encoder_v2,
     "tiny-encoder-decoder-v1": tiny_encoder_decoder_v1,
+    "tiny-even-bands-v2": tiny_even_bands_v2,
+    "tiny-fields-v2": tiny_fields_v2,
     "tiny-gqa-v1": tiny_gqa_v1,
     "tiny-held-state": tiny_held_state,
     "tiny-media-v2": tiny_media_v2,
     "tiny-runtime-policy": tiny_runtime_policy,
     "tiny-shifted-v1": tiny_shifted_v1,
     "tiny-stages-v1": tiny_stages_v1,
+    "tiny-tiles-v2": tiny_tiles_v2,
     "wide-search": wide_search,
 }
 

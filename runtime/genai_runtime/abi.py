@@ -10,6 +10,7 @@ from genai_runtime.on_demand import on_demand
 if TYPE_CHECKING:
     from genai_runtime.adapters import open_adapter
     from genai_runtime.adapters.audio.program import AudioProgram
+    from genai_runtime.adapters.audio.stated_features import AudioFeatures
     from genai_runtime.adapters.image.program import (
         ImageOutput,
         ImagePatches,
@@ -52,6 +53,7 @@ ABI_VERSION = 3
 __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
+    "AudioFeatures",
     "AudioProgram",
     "BudgetSpec",
     "Cell",
@@ -102,6 +104,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AudioFeatures": "adapters.audio.stated_features",
     "AudioProgram": "adapters.audio.program",
     "BudgetSpec": "budget",
     "Cell": "cells",

@@ -46,6 +46,7 @@ _COUNTS = {
     "system": ("chat",),
     "instructions": ("speech",),
     "input": ("task", "text"),
+    **dict.fromkeys(("image", "audio"), ("text", "task")),
     "save": ("speech", "task", "text"),
     "json": ("text", "task", "describe"),
 }
@@ -58,7 +59,7 @@ def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
     found = parser.parse_args(argv)
     asked = _asked(found)
     if found.task is not None and asked != {"task"}:
-        parser.error("--task runs by itself, with --tokens, --prompt or --input")
+        parser.error("--task runs by itself, with --tokens, --prompt, --image, --audio or --input")
     for name, kinds in _COUNTS.items():
         if getattr(found, name) != parser.get_default(name) and asked.isdisjoint(kinds):
             wanted = {"text": "a prompt", "chat": "a chat"}

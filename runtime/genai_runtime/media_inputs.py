@@ -7,6 +7,7 @@ from typing import Any
 
 from genai_runtime.adapters.files import split_files
 from genai_runtime.given import as_tensors
+from genai_runtime.numbered_places import hold_numbered, numbered_ids
 from genai_runtime.problem import RequestError
 from genai_runtime.prompt_places import Places, Span
 from genai_runtime.sound_input import samples_of
@@ -17,12 +18,16 @@ File = bytes | Path | str
 _FILE = bytes | bytearray | memoryview | Path | str
 """A file's bytes, or its path."""
 MAX_ENTRIES = 1 << 20
-"""Tokens of all pictures of a request."""
+"""Tokens of all files of a medium of a request."""
 _WORDS = {
     "image": ("picture", "images", "--image", "no-image-input"),
     "audio": ("sound", "audio", "--audio", "no-audio-input"),
 }
 """Medium -> what a file of it is called, who gives it here and on the command line, the code where nothing takes it."""
+
+
+_LIMITS = {"image": "image-limit", "audio": "audio-limit"}
+"""Medium -> the code for more tokens than a prompt may have."""
 
 
 @dataclass(frozen=True)
@@ -36,29 +41,52 @@ class MediaInput:
         """The workflow's input."""
         return str(self.facts["input"])
 
+    @property
+    def kind(self) -> str:
+        """`image` or `audio`."""
+        return str(self.facts["kind"])
+
+    @property
+    def places(self) -> Places:
+        """Where a prompt says that its files are."""
+        return Places(self.facts["prompt"], self.kind)
+
+    @property
+    def placed(self) -> bool:
+        """Whether a prompt has entries of its files."""
+        return "entry_token" in self.facts["prompt"] or self.numbered
+
+    @property
+    def numbered(self) -> bool:
+        """Whether these are the files' numbers, below zero."""
+        return "numbered" in self.facts["prompt"]
+
     def spans(self, files: Sequence[bytes]) -> tuple[Span, ...] | None:
-        """The entries of each picture, by its size alone; None where nobody says how many there are.
+        """The entries of each file, by its size alone; None where nobody says how many there are.
 
-        Raises RequestError `bad-image`, `image-limit`.
+        Raises RequestError `bad-image`, `image-limit`, `bad-audio`, `audio-limit`.
         """
-        from genai_runtime.adapters.image.counting import entries_of
-
         prompt = self.facts["prompt"]
         if "entries" in prompt:
-            return _held([Span(1, int(prompt["entries"])) for _ in files])
+            return self._held([Span(1, int(prompt["entries"])) for _ in files])
+        if "heard" in prompt:
+            from genai_runtime.adapters.audio.counting import entries_of_sound
+
+            return self._held([Span(1, entries_of_sound(data, prompt["heard"])) for data in files])
         if self.facts["tiled"] or ("cell" not in prompt and self.facts["views"] is None):
             return None
+        from genai_runtime.adapters.image.counting import entries_of
+
         cell = int(prompt.get("cell", 1))
-        return _held([Span(*entries_of(data, f"picture {at}", self.facts, cell)) for at, data in enumerate(files)])
+        return self._held([Span(*entries_of(data, f"picture {at}", self.facts, cell)) for at, data in enumerate(files)])
 
-
-def _held(spans: list[Span]) -> tuple[Span, ...]:
-    """Spans of a number that a prompt may have. Raises RequestError `image-limit`."""
-    total = sum(each.entries for each in spans)
-    if total > MAX_ENTRIES:
-        what = f"the pictures take {total} tokens, more than {MAX_ENTRIES}"
-        raise RequestError("image-limit", what, help="give fewer or smaller pictures")
-    return tuple(spans)
+    def _held(self, spans: list[Span]) -> tuple[Span, ...]:
+        """Spans of a number that a prompt may have. Raises RequestError `image-limit`, `audio-limit`."""
+        total = sum(each.entries for each in spans)
+        if total > MAX_ENTRIES:
+            what = f"the {_WORDS[self.kind][0]}s take {total} tokens, more than {MAX_ENTRIES}"
+            raise RequestError(_LIMITS[self.kind], what, help="give fewer or smaller ones")
+        return tuple(spans)
 
 
 class MediaInputs:
@@ -66,6 +94,7 @@ class MediaInputs:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._all = {each["kind"]: MediaInput(each) for each in data["media"]}
+        self._names: Mapping[str, str] = {each["name"]: each["application"] for each in data["inputs"]}
         self._sound: Mapping[str, Any] | None = data["sound"]
         self._older = [
             each["name"]
@@ -123,32 +152,67 @@ class MediaInputs:
                 raise RequestError("bad-inputs", what, help="give one of them")
             if each.facts["required"] and each.facts["tensors"] and each.name not in tensors and not both:
                 raise _needed(kind, each)
+            lacking = [
+                own or name
+                for name, own in self._names.items()
+                if name in each.facts["tensors"] and not {name, own} & set(tensors)
+            ]
+            if both and lacking:
+                what = f"{', '.join(both)} {'is' if len(both) == 1 else 'are'} given, {', '.join(lacking)} not"
+                help = f"give all tensors of a {_WORDS[kind][0]}, or its file as '{each.name}'"
+                raise RequestError("missing-input", what, help=help)
 
     def hold_prompt(self, tensors: Mapping[str, Array], prompt: Array | None) -> None:
-        """The prompt of a caller of `run` has the entries of its pictures. Raises RequestError `image-tokens`."""
-        image = self._all.get("image")
-        if image is None or prompt is None or image.name not in tensors or prompt.dtype.kind not in "iu":
+        """The prompt of a caller of `run` has the entries of its files.
+
+        Raises RequestError `image-tokens`, `audio-tokens`, and `several-sounds`: their entries have no order there.
+        """
+        if prompt is None or prompt.dtype.kind not in "iu":
             return
-        spans = image.spans(split_files(tensors[image.name].tobytes()))
-        if spans is not None:
-            Places(image.facts["prompt"]).hold(prompt.reshape(-1).tolist(), spans)
+        for each in self._all.values():
+            if each.name not in tensors or (each.kind == "audio" and not each.placed):
+                continue
+            files = split_files(tensors[each.name].tobytes())
+            if each.kind == "audio" and len(files) > 1:
+                raise _several(len(files))
+            spans = each.spans(files)
+            if spans is not None and each.numbered:
+                hold_numbered(prompt.reshape(-1).tolist(), spans)
+            elif spans is not None:
+                each.places.hold(prompt.reshape(-1).tolist(), spans)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether ids below zero stand for pictures."""
+        return any(each.numbered for each in self._all.values())
 
     def prompt(
         self, prompt: str | list[int], tensors: Mapping[str, Array], tokenizer: Tokenizer | None, specials: bool
     ) -> list[int] | None:
-        """The ids of a prompt with the entries of its pictures, None where the package says nothing of them."""
-        image = self._all.get("image")
-        if image is None or "entry_token" not in image.facts["prompt"]:
+        """The ids of a prompt with the entries of its files, None where the package says nothing of any."""
+        found: list[tuple[Places, tuple[Span, ...]]] = []
+        for each in self._all.values():
+            files = split_files(tensors[each.name].tobytes()) if each.name in tensors else []
+            spans = each.spans(files) if each.placed else None
+            if spans is not None and each.numbered:
+                return numbered_ids(prompt, str(each.facts["prompt"].get("opens", "")), spans, tokenizer, specials)
+            if spans is not None:
+                found.append((each.places, spans))
+        if not found:
             return None
-        files = split_files(tensors[image.name].tobytes()) if image.name in tensors else []
-        spans = image.spans(files)
-        if spans is None:
-            return None
-        places = Places(image.facts["prompt"])
         if isinstance(prompt, str):
             assert tokenizer is not None
-            return places.text(prompt, spans, tokenizer, specials)
-        return places.ids(prompt, spans, tokenizer)
+            for places, spans in found:
+                prompt = places.filled(prompt, spans, tokenizer)
+            ids = tokenizer.encode(prompt, add_special_tokens=specials)
+        else:
+            ids = prompt
+            for places, spans in found:
+                ids = places.ids(ids, spans, tokenizer)
+        for places, spans in found:
+            if spans:
+                places.hold(ids, spans)
+        return ids
 
 
 def _several(count: int) -> RequestError:

@@ -1,4 +1,4 @@
-"""Where a prompt says that a picture is, and the tokens that go there: as many as the picture has entries.
+"""Where a prompt says that a picture or a sound is, and the tokens that go there: as many as it has entries.
 
 A prompt is taken as text or as token ids. One that holds all entries already stays as it is; else every place becomes
 what the package says of it. Numbers that do not agree are refused, before anything runs.
@@ -13,7 +13,7 @@ from genai_runtime.tokenizer import Tokenizer
 
 
 class Span(NamedTuple):
-    """The entries of one picture in a prompt: so many rows of so many columns."""
+    """The entries of one picture or sound in a prompt: so many rows of so many columns."""
 
     rows: int
     columns: int
@@ -24,15 +24,20 @@ class Span(NamedTuple):
         return self.rows * self.columns
 
 
+_WORDS = {"image": ("image-tokens", "picture"), "audio": ("audio-tokens", "sound")}
+"""Medium -> the code for numbers that do not agree, and what a file of it is called."""
+
+
 class Places:
-    """What a package says of the places of pictures. facts: the entry of its manifest.
+    """What a package says of the places of a medium. facts: the entry of its manifest.
 
     entry_token, entry: the token that stands for one entry, and its text. opens, closes: what a place looks like in a
     prompt; # is a number. before, after: what is written around entries. row_end, last_row_end: what ends each row, the
     last one instead.
     """
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: Mapping[str, Any], kind: str = "image") -> None:
+        self._code, self._word = _WORDS[kind]
         self.token: int | None = facts.get("entry_token")
         self._entry, self._opens = str(facts.get("entry", "")), str(facts.get("opens", ""))
         self._closes = str(facts.get("closes", ""))
@@ -40,24 +45,28 @@ class Places:
         self._row_end, self._last = str(facts.get("row_end", "")), str(facts.get("last_row_end", ""))
 
     def hold(self, ids: Sequence[int], spans: Sequence[Span]) -> None:
-        """The prompt's entries are those of the pictures. Raises RequestError `image-tokens`."""
+        """The prompt's entries are those of the files. Raises RequestError `image-tokens`, `audio-tokens`."""
         if self.token is not None and ids.count(self.token) != sum(each.entries for each in spans):
             raise self._refused(ids.count(self.token), None, spans)
 
     def text(self, text: str, spans: Sequence[Span], tokenizer: Tokenizer, specials: bool) -> list[int]:
-        """The ids of a text with the entries of its pictures. Raises RequestError `image-tokens`."""
-        ids = tokenizer.encode(text, add_special_tokens=specials)
+        """The ids of a text with the entries of its files. Raises RequestError `image-tokens`, `audio-tokens`."""
+        made = tokenizer.encode(self.filled(text, spans, tokenizer), add_special_tokens=specials)
+        if spans:
+            self.hold(made, spans)
+        return made
+
+    def filled(self, text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> str:
+        """A text with the entries of its files as text. Raises RequestError `image-tokens`, `audio-tokens`."""
+        ids = tokenizer.encode(text, add_special_tokens=False)
         if self.token is None or self._complete(ids, spans):
-            return ids
+            return text
         pieces = list(self._pieces(text))
         if not spans and len(pieces) == 1 and self.token not in ids:
-            return ids
+            return text
         if len(pieces) - 1 != len(spans):
             raise self._refused(ids.count(self.token), len(pieces) - 1, spans)
-        whole = pieces[0] + "".join(self._written(span) + rest for span, rest in zip(spans, pieces[1:], strict=True))
-        made = tokenizer.encode(whole, add_special_tokens=specials)
-        self.hold(made, spans)
-        return made
+        return pieces[0] + "".join(self._written(span) + rest for span, rest in zip(spans, pieces[1:], strict=True))
 
     def ids(self, ids: list[int], spans: Sequence[Span], tokenizer: Tokenizer | None) -> list[int]:
         """Token ids with the entries of their pictures. tokenizer: None where the package has none."""
@@ -124,19 +133,17 @@ class Places:
         return found
 
     def _refused(self, entries: int, places: int | None, spans: Sequence[Span]) -> RequestError:
-        """Both numbers, of the prompt and of the pictures."""
+        """Both numbers, of the prompt and of the files."""
         shown = self._entry or f"token {self.token}"
-        holds = f"{entries} of '{shown}'" if places is None else f"{_places(places)} for pictures ('{self._opens}')"
+        holds = f"{entries} of '{shown}'"
+        if places is not None:
+            holds = f"{_several(places, 'place')} for {self._word}s ('{self._opens}')"
         taken = ", ".join(str(each.entries) for each in spans)
-        given = f"{_pictures(len(spans))} {'was' if len(spans) == 1 else 'were'} given"
+        given = f"{_several(len(spans), self._word)} {'was' if len(spans) == 1 else 'were'} given"
         given += f" ({taken} tokens)" if spans else ""
-        help = f"write {self._opens or shown}{self._closes} once where each picture belongs" if self._opens else ""
-        return RequestError("image-tokens", f"the prompt holds {holds}, and {given}", help=help)
+        help = f"write {self._opens or shown}{self._closes} once where each {self._word} belongs" if self._opens else ""
+        return RequestError(self._code, f"the prompt holds {holds}, and {given}", help=help)
 
 
-def _places(count: int) -> str:
-    return f"{count or 'no'} place{'s' * (count != 1)}"
-
-
-def _pictures(count: int) -> str:
-    return f"{count or 'no'} picture{'s' * (count != 1)}"
+def _several(count: int, word: str) -> str:
+    return f"{count or 'no'} {word}{'s' * (count != 1)}"

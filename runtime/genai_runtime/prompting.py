@@ -34,8 +34,8 @@ class Prompting:
         if not prompts or any(not each for each in prompts):
             raise RequestError("empty-prompt", "a prompt has no tokens", help=_NO_TOKENS)
         size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
-        end = size or 1 << 31
-        wrong = sorted({i for each in prompts for i in each if not 0 <= i < end})
+        end, least = size or 1 << 31, -(1 << 31) if self._media.numbered else 0
+        wrong = sorted({i for each in prompts for i in each if not least <= i < end})
         if wrong:
             raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
         return prompts

@@ -25,7 +25,7 @@ def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | No
     if arguments.save is not None:
         hold_ending(arguments.save, NPY)
     declared = model.describe()["inputs"]
-    inputs = given_inputs(arguments.input, declared)
+    inputs: dict[str, Any] = {**given_inputs(arguments.input, declared), **_files(model, arguments)}
     if ids is not None:
         prompt = next((each for each in declared if each["role"] == "prompt_tokens"), None)
         if prompt is None:
@@ -44,6 +44,17 @@ def show_task(model: "Model", arguments: argparse.Namespace, ids: list[int] | No
             print(row if isinstance(row, str) else ",".join(map(str, row)))
     else:
         print(json.dumps(_plain(made)))
+
+
+def _files(model: "Model", arguments: argparse.Namespace) -> dict[str, list[Path]]:
+    """The files of `--image` and `--audio` by input. Raises RequestError `no-image-input`, `no-audio-input`."""
+    taken = {each["kind"]: each["input"] for each in model.describe()["media"]}
+    given = {kind: files for kind in ("image", "audio") if (files := getattr(arguments, kind))}
+    for kind in given:
+        if kind not in taken:
+            what = f"--{kind}: no input of the package takes such a file for a task"
+            raise RequestError(f"no-{kind}-input", what, help=f"leave --{kind} out, or give tensors with --input")
+    return {taken[kind]: files for kind, files in given.items()}
 
 
 def given_inputs(given: list[str], declared: list[dict[str, Any]]) -> dict[str, Array]:

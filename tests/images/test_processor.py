@@ -168,7 +168,12 @@ def test_flat_keys_round_halves_to_even(tmp_path: Path, size: tuple[int, int], w
         ([DECODE, RESCALE, {"type": "Permute3D", "attrs": {"dims": [2, 0, 1]}}, {"type": "PatchImage"}], "last"),
         ([DECODE, {"type": "Rescale", "attrs": []}], "no object"),
         ([DECODE, {"type": "Rescale", "inputs": 3}], "inputs are a list"),
-        ([DECODE, {"type": "Llama3ImageTransform"}], "is not offered here"),
+        ([DECODE, RESCALE, {"type": "Llama3ImageTransform"}], "takes a picture's levels"),
+        ([DECODE, {"type": "Llama3ImageTransform", "attrs": {"size": [28, 14]}}], "twice one whole number"),
+        ([DECODE, {"type": "Llama3ImageTransform", "attrs": {"size": 28}}], "twice one whole number"),
+        ([DECODE, {"type": "Llama3ImageTransform", "attrs": {"max_image_tiles": 65}}], "from 1 to 64"),
+        ([DECODE, {"type": "Llama3ImageTransform", "attrs": {"normalize/std": [0, 1, 1]}}], "above 0"),
+        ([DECODE, {"type": "Resize"}, {"type": "Llama3ImageTransform"}], "makes the size by itself"),
         ([DECODE, {"type": "CenterCrop"}, {"type": "Resize"}, RESCALE], "before it is cropped"),
     ],
 )

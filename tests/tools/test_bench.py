@@ -1,21 +1,19 @@
-"""The bench's arithmetic and its page. Nothing here looks at a clock."""
+"""The bench's arithmetic: medians, intervals, ratios within a round, steps. Nothing here looks at a clock."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
 from tools.bench.cold import parse_import_times
+from tools.bench.compile_cost import resident_peak
 from tools.bench.ratios import Interval, baseline, bootstrap_median, column, deviation, difference, paired
-from tools.bench.report import render
-from tools.bench.rounds import equal_tokens, turns
-from tools.bench.run_clock import Call, RunClock, Trace, step_times
+from tools.bench.rounds import compare, equal_tokens, turns
+from tools.bench.run_clock import Call, RunClock, Trace, decoder_of, step_times
 from tools.bench.start_report import import_groups
 from tools.bench.tables import table, with_bounds
-from tools.bench.targets import targets
 
-NAMES = ["loop", "tokens", "genai", "loop-again"]
+NAMES = ("loop", "tokens", "genai", "loop-again")
 
 
 def test_median_of_equal_samples_is_certain() -> None:
@@ -55,7 +53,11 @@ def test_baseline_is_the_geometric_mean_of_both_halves() -> None:
     ]
     assert baseline(rounds, "step", "loop", "loop-again") == [6.0, 1.0]
     assert column(rounds, "loop-again", "step") == [9.0, 1.0]
+
+
+def test_deviation_is_the_farther_end_of_the_interval() -> None:
     assert math.isclose(deviation(Interval(1.0, 0.97, 1.01)), 0.03)
+    assert math.isclose(deviation(Interval(2.0, -1.0, 5.0), even=0.0), 5.0)
 
 
 def test_a_step_lasts_from_decoder_run_to_decoder_run_and_host_time_is_what_is_left() -> None:
@@ -63,9 +65,18 @@ def test_a_step_lasts_from_decoder_run_to_decoder_run_and_host_time_is_what_is_l
     calls = [Call(1, 0.0, 5.0)]  # the prompt
     for start in (10.0, 20.0, 30.0, 40.0):
         calls += [Call(2, start, start + 1.0), Call(1, start + 2.0, start + 8.0)]
-    steps, hosts = step_times(calls)
-    assert steps == [10.0, 10.0, 10.0]  # from the second decode run on
-    assert hosts == [3.0, 3.0, 3.0]  # 10 less the policy's 1 and the decoder's 6
+    steps = step_times(calls)
+    assert steps.seconds == [10.0, 10.0, 10.0]  # from the second decode run on
+    assert steps.hosts == [3.0, 3.0, 3.0]  # 10 less the policy's 1 and the decoder's 6
+    assert steps.runs == [2, 2, 2]
+
+
+def test_a_long_prompt_in_a_session_of_its_own_is_not_the_decoder() -> None:
+    prompt = [Call(3, 0.0, 900.0)]
+    steps = [Call(1, 1000.0 + at, 1000.75 + at) for at in range(8)]
+    assert decoder_of(prompt + steps) == 1
+    assert step_times(prompt + steps).seconds == [1.0] * 6
+    assert decoder_of([]) == 0
 
 
 def test_clock_notes_calls_and_passes_values_through() -> None:
@@ -83,11 +94,22 @@ def test_a_short_trace_has_no_step() -> None:
     trace = Trace([1, 2], 0.5, 0.9, [Call(1, 0.0, 0.5), Call(1, 0.6, 0.9)])
     assert trace.measured() == {"ttft": 0.5}
     longer = Trace([1, 2, 3, 4], 1.0, 4.0, [Call(1, at, at + 0.75) for at in (0.0, 1.0, 2.0, 3.0)])
-    assert longer.measured() == {"ttft": 1.0, "step": 1.0, "host": 0.25, "rate": 1.0}
+    assert longer.measured() == {"ttft": 1.0, "step": 1.0, "host": 0.25, "runs": 1.0, "rate": 1.0}
+
+
+def test_a_trace_from_another_process_has_steps_and_no_host_time() -> None:
+    trace = Trace([1, 2, 3, 4], 1.0, 7.0, steps=[3.0, 1.0, 2.0])
+    assert trace.measured() == {"ttft": 1.0, "step": 2.0, "rate": 0.5}
+
+
+def test_the_rate_of_several_rows_counts_all_their_tokens_but_the_first() -> None:
+    calls = [Call(1, at, at + 0.5) for at in (0.0, 1.0, 2.0, 3.0)]
+    trace = Trace([7] * 8, 1.0, 4.0, calls, rows=2)
+    assert trace.measured()["rate"] == (8 - 2) / 3.0
 
 
 def test_everyone_stands_at_every_place() -> None:
-    orders = [turns(tuple(NAMES), number) for number in range(8)]
+    orders = [turns(NAMES, number) for number in range(8)]
     assert all(sorted(order) == sorted(NAMES) for order in orders)
     assert {order[0] for order in orders} == set(NAMES)
     assert {order[-1] for order in orders} == set(NAMES)
@@ -97,6 +119,13 @@ def test_equal_tokens_stops_at_the_first_difference() -> None:
     assert equal_tokens([1, 2, 3], [1, 2, 3]) == 3
     assert equal_tokens([1, 9, 3], [1, 2, 3]) == 1
     assert equal_tokens([1, 2], [1, 2, 3]) == 2
+
+
+def test_what_was_the_same_is_the_least_of_all_rounds() -> None:
+    same = {one: dict.fromkeys("ab", 3) for one in "ab"}
+    compare({"a": Trace([1, 2, 3], 0, 0), "b": Trace([1, 2, 4], 0, 0)}, same)
+    compare({"a": Trace([1, 2, 3], 0, 0), "b": Trace([1, 2, 3], 0, 0)}, same)
+    assert same == {"a": {"a": 3, "b": 2}, "b": {"a": 2, "b": 3}}
 
 
 def test_import_times_after_a_module() -> None:
@@ -113,70 +142,11 @@ def test_import_times_after_a_module() -> None:
     assert list(import_groups(found)) == ["genai_runtime", "standard library and others"]
 
 
+def test_peak_of_a_status_text() -> None:
+    assert resident_peak("Name:\tx\nVmHWM:\t  2000 kB\nVmRSS:\t 1000 kB\n") == 2.048
+    assert resident_peak("Name:\tx\n") == 0.0
+
+
 def test_tables_are_markdown() -> None:
     assert table(["", "ms"], [["floor", "3"]]) == "|  | ms |\n| --- | ---: |\n| floor | 3 |\n"
     assert with_bounds(Interval(1.0, 0.5, 2.0), 1) == "1.0 [0.5, 2.0]"
-
-
-def measured_round(step: float, host: float) -> dict[str, dict[str, float]]:
-    """A round in which the loop takes 10 ms a step and 40 us of host time, the executor what is given."""
-    loop = {"step": 0.01, "host": 40e-6, "ttft": 0.2, "rate": 100.0}
-    own = {"step": step, "host": host, "ttft": 0.2, "rate": 1 / step}
-    return {"loop": loop, "tokens": own, "genai": loop, "loop-again": loop}
-
-
-def results(step: float, host: float) -> dict[str, object]:
-    """A run of three equal rounds, one thread."""
-    scenario = {
-        "prompt": 64,
-        "new": 128,
-        "names": NAMES,
-        "same": dict.fromkeys(NAMES, 128),
-        "rounds": [measured_round(step, host)] * 3,
-    }
-    start = {"sessions": {"start": 300.0}, "sessions-again": {"start": 300.0}, "executor": {"start": 420.0}}
-    return {
-        "machine": {"Processor": "a processor"},
-        "load": {"before": 0.5, "after": 1.5},
-        "threads": [{"threads": 1, "scenarios": [scenario]}],
-        "start": [start] * 3,
-        "parts": {"open the sessions": 250.0, "tokenizer": 90.0},
-        "imports": {"genai_runtime.model": 5.0, "logging": 3.0},
-        "memory": {"sessions": {"loaded": {}, "peak": {}}},
-    }
-
-
-def test_targets_say_by_how_much_they_are_missed() -> None:
-    found = {each.title: each for each in targets(results(step=0.0125, host=60e-6))}
-    decode = found["decode speed against the hand-written loop"]
-    assert not decode.met
-    assert math.isclose(decode.missed_by, 0.97 - 0.8)
-    host = found["host time a token over the hand-written loop's"]
-    assert math.isclose(host.missed_by, 0.25)
-    start = found["start-up over a process that opens the sessions"]
-    assert start.met
-    assert start.found.median == 120.0
-
-
-def test_page_shows_every_section_and_explains_only_what_is_missed() -> None:
-    missed, met = render(results(0.0125, 60e-6)), render(results(0.01, 40e-6))
-    for heading in (
-        "## Machine",
-        "## Targets",
-        "## 1 thread",
-        "### Decode: 64",
-        "### Time to first token",
-        "## Start-up",
-    ):
-        assert heading in missed
-    assert "missed by 0.250" in missed
-    assert "missed by" not in met
-    assert "| executor, token ids | 10000 | 1.000 [1.000, 1.000] | 40.0 | 1.00 [1.00, 1.00] | 100.0 | 128/128 |" in met
-    assert "Not measured: this system has no" in met
-
-
-def test_page_can_hold_one_section_and_results_are_plain_data() -> None:
-    whole = json.loads(json.dumps(results(0.01, 40e-6)))
-    only = {key: whole[key] for key in ("machine", "load", "memory")}
-    assert "## Memory" in render(only)
-    assert "## 1 thread" not in render(only)

@@ -1,31 +1,21 @@
 """Starts cold processes, taking turns: start-up, the first request, memory, and what an import of the runtime costs."""
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.bench.contestants import has_genai
+from tools.bench.place import ROOT, Place
+from tools.bench.ratios import Rounds
 from tools.bench.rounds import prompt_ids, turns
 
 PROGRAM = Path(__file__).parent / "cold_process.py"
-ROOT = Path(__file__).parent.parent.parent
 PROMPT, NEW = 64, 128
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where things are: built packages, compiled folders, and the environment that the processes get."""
-
-    packages: Path
-    compiled: Path
-    environment: dict[str, str]
+PACKAGE = "int4"
 
 
 def graphs_of(compiled: Path, package: Path) -> list[tuple[str, str]]:
@@ -38,16 +28,16 @@ def graphs_of(compiled: Path, package: Path) -> list[tuple[str, str]]:
     ]
 
 
-def make_task(place: Place, form: str, threads: int, **more: Any) -> dict[str, Any]:
-    """What a cold process is told about one form of the package."""
-    package, compiled = place.packages / form, place.compiled / form
+def make_task(place: Place, name: str, threads: int, **more: Any) -> dict[str, Any]:
+    """What a cold process is told about one package."""
+    package, compiled = place.package(name), place.compiled(name)
     return {
         "root": str(ROOT),
         "package": str(package),
         "compiled": str(compiled),
         "graphs": graphs_of(compiled, package),
         "threads": threads,
-        "ids": prompt_ids(place.packages / "v1" / "tokenizer.json", PROMPT),
+        "ids": prompt_ids(package / "tokenizer.json", PROMPT)[0],
         **more,
     }
 
@@ -68,14 +58,16 @@ def start(kind: str, task: dict[str, Any], environment: dict[str, str]) -> dict[
     return {**found, "start": (found["ready"] - begin) * 1e3}
 
 
-def start_up(place: Place, threads: int, rounds: int) -> list[dict[str, dict[str, float]]]:
-    """Per round and kind: `start`, and for the v1 form `first`, the milliseconds of the first token after that."""
-    one, other = make_task(place, "v1", threads, new=1), make_task(place, "workflow", threads)
-    kinds = {"sessions": ("sessions", one), "executor": ("executor", one), "sessions-again": ("sessions", one),
+def start_up(place: Place, threads: int, rounds: int) -> Rounds:
+    """Per round and kind: `start`, and where a request follows `first`, the milliseconds of its first token."""
+    one, other = make_task(place, PACKAGE, threads), make_task(place, "workflow", threads)
+    asking = {**one, "new": 1}
+    kinds = {"sessions": ("sessions", one), "executor": ("executor", asking), "loop": ("loop", asking),
              "workflow-sessions": ("sessions", other), "workflow-executor": ("executor", other)}  # fmt: skip
-    if has_genai():
-        kinds["genai"] = ("genai", one)
-    measured: list[dict[str, dict[str, float]]] = []
+    if place.has("genai"):
+        kinds["genai"] = ("genai", asking)
+    kinds["sessions-again"] = ("sessions", one)
+    measured: Rounds = []
     for number in range(-1, rounds):  # the first round only warms the page cache and compiles the modules
         order = turns(tuple(kinds), max(number, 0))
         found = {name: start(*kinds[name], place.environment) for name in order}
@@ -88,25 +80,31 @@ def start_up(place: Place, threads: int, rounds: int) -> list[dict[str, dict[str
 
 
 def load_parts(place: Place, threads: int, rounds: int = 5) -> dict[str, float]:
-    """Median milliseconds of the parts of `load` on the v1 form, and of opening the tokenizer afterwards."""
-    task = make_task(place, "v1", threads, parts=True)
+    """Median milliseconds of the parts of `load`, and of opening the tokenizer afterwards."""
+    task = make_task(place, PACKAGE, threads, parts=True)
     found = [start("executor", task, place.environment) for _ in range(rounds)]
     parts = {name: statistics.median(each["parts"][name] for each in found) for name in found[0]["parts"]}
     return {**parts, "tokenizer": statistics.median(each["tokenizer"] for each in found)}
 
 
-def peak_memory(place: Place, threads: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Per kind MB `loaded` and at the `peak` of a request, medians of three processes each."""
-    task = make_task(place, "v1", threads, memory=True, new=NEW)
-    kinds = ["sessions", "executor", *(["genai"] if has_genai() else [])]
-    runs = [{kind: start(kind, task, place.environment) for kind in kinds} for _ in range(3)]
-    return {
-        kind: {
-            when: {name: statistics.median(run[kind][when][name] for run in runs) for name in runs[0][kind][when]}
-            for when in ("loaded", "peak")
-        }
-        for kind in kinds
-    }
+def peak_memory(place: Place, threads: int, rounds: int = 5) -> Rounds:
+    """Per round and kind MB: `loaded` and `peak` unique memory (uss), and `shared`, the peak with shares (pss)."""
+    task = make_task(place, PACKAGE, threads, memory=True, new=NEW)
+    kinds = {"loop": "loop", "executor": "executor", **({"genai": "genai"} if place.has("genai") else {})}
+    kinds["loop-again"] = "loop"
+    measured: Rounds = []
+    for number in range(rounds):
+        found = {name: start(kinds[name], task, place.environment) for name in turns(tuple(kinds), number)}
+        if not found["loop"]["peak"]:
+            return []
+        measured.append({name: memory_figures(each) for name, each in found.items()})
+        print(f"  memory: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    return measured
+
+
+def memory_figures(found: dict[str, Any]) -> dict[str, float]:
+    """What is kept of one process."""
+    return {"loaded": found["loaded"]["uss"], "peak": found["peak"]["uss"], "shared": found["peak"]["pss"]}
 
 
 def import_times(environment: dict[str, str], rounds: int = 5) -> dict[str, float]:
@@ -133,8 +131,3 @@ def parse_import_times(lines: Sequence[str], after: str) -> dict[str, float]:
         if name == after:
             own.clear()
     return own
-
-
-def environment_with_home(home: Path) -> dict[str, str]:
-    """This process's environment, with a home of its own: ONNX Runtime opens a store below it."""
-    return {**os.environ, "HOME": str(home), "USERPROFILE": str(home)}

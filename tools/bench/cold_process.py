@@ -1,7 +1,8 @@
 """The program of one cold process. Run by path with `-P` and a task as JSON; prints what it measured as JSON.
 
-kinds: `sessions` imports numpy and onnxruntime and opens the task's graphs; `executor` loads a compiled folder; `genai`
-opens the package with onnxruntime-genai. Nothing else is imported before that is done: the time is what is measured.
+kinds: `sessions` imports numpy and onnxruntime and opens the graphs of the compiled folder; `executor` loads that;
+`loop` opens the package's graph for the hand-written loop; `genai` opens the package with onnxruntime-genai. Nothing
+else is imported before that is done: the time is what is measured.
 """
 
 import json
@@ -25,6 +26,17 @@ def open_sessions(task: dict[str, Any]) -> Any:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", weights)
         made.append(onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"]))
     return made
+
+
+def open_loop(task: dict[str, Any]) -> Any:
+    """The hand-written loop."""
+    sys.path.insert(0, task["root"])
+    from pathlib import Path
+
+    from tools.bench.bound_loop import BoundLoop
+    from tools.bench.run_clock import RunClock
+
+    return BoundLoop(Path(task["package"]), task["threads"], RunClock())
 
 
 def load_executor(task: dict[str, Any]) -> Any:
@@ -64,7 +76,7 @@ def open_genai(task: dict[str, Any]) -> Any:
     sys.path.insert(0, task["root"])
     from pathlib import Path
 
-    from tools.bench.contestants import GenaiLoop
+    from tools.bench.genai_loop import GenaiLoop
     from tools.bench.run_clock import RunClock
 
     return GenaiLoop(Path(task["package"]), task["threads"], RunClock())
@@ -73,20 +85,14 @@ def open_genai(task: dict[str, Any]) -> Any:
 def generate(kind: str, opened: Any, task: dict[str, Any]) -> float:
     """A request of the task's size on what was opened; the seconds to its first token."""
     sys.path.insert(0, task["root"])
-    from pathlib import Path
-
     from tools.bench import contestants
     from tools.bench.run_clock import RunClock
 
-    ids, new, clock = task["ids"], task["new"], RunClock()
+    ids, new = [task["ids"]], task["new"]
     if kind == "executor":
-        return contestants.executor_tokens(opened, ids, new, clock).ttft
-    if kind == "genai":
-        ttft: float = opened.generate(ids, new).ttft
-        return ttft
-    from tools.bench.bound_loop import BoundLoop
-
-    return BoundLoop(Path(task["graphs"][0][0]), task["threads"], clock, opened[0]).generate(ids, new).ttft
+        return contestants.executor(opened, RunClock())(ids, new).ttft
+    ttft: float = opened.generate(ids, new).ttft
+    return ttft
 
 
 def unique_memory() -> dict[str, float]:
@@ -123,7 +129,8 @@ def main() -> None:
     """One process: open, say when that was done, and go on as the task says."""
     kind, task = sys.argv[1], json.loads(sys.argv[2])
     task["parts_found"] = {}
-    opened = {"sessions": open_sessions, "executor": load_executor, "genai": open_genai}[kind](task)
+    openers = {"sessions": open_sessions, "executor": load_executor, "loop": open_loop, "genai": open_genai}
+    opened = openers[kind](task)
     found: dict[str, Any] = {"ready": time.monotonic(), "parts": task["parts_found"]}
     if task.get("memory"):
         found["loaded"] = unique_memory()

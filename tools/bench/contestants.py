@@ -1,17 +1,16 @@
-"""Who takes part: the hand-written loop, the executors of both forms, onnxruntime-genai; each behind one call."""
+"""Who takes part: the hand-written loop, the executors, onnxruntime-genai and others; each behind one call."""
 
 import importlib
-import importlib.util
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.bench.run_clock import RunClock, Trace
 
-Generate = Callable[[list[int], int], Trace]
-"""(prompt ids, new tokens) -> what happened. Greedy, and never ended by an end token."""
+Generate = Callable[[Sequence[list[int]], int], Trace]
+"""(prompts of one length, new tokens) -> what happened. Greedy, and never ended by an end token."""
 
 LOOP, AGAIN = "loop", "loop-again"
 TITLES = {
@@ -19,36 +18,48 @@ TITLES = {
     AGAIN: "hand-written loop, again",
     "tokens": "executor, token ids",
     "text": "executor, streamed text",
-    "workflow": "executor of the workflow form, token ids",
-    "genai": "onnxruntime-genai (Python API)",
+    "genai": "onnxruntime-genai, Python API (b)",
+    "optimum": "Optimum, ORT generate (c)",
+    "numpy": "session.run and numpy",
+    "llama": "llama.cpp on the GGUF (d)",
+    "workflow": "executor of the workflow form",
+    "unhoisted": "the same without `hoist_selection`",
+    "one-graph": "the same, authored as one graph",
+    "one-graph-again": "the same, authored as one graph, again",
+    "run-only": "the run call alone",
+    "policies-bound": "three policy sessions, io-bound",
+    "policies-run": "three policy sessions, session.run",
 }
 
 
-def has_genai() -> bool:
-    """Whether onnxruntime-genai is installed."""
-    return importlib.util.find_spec("onnxruntime_genai") is not None
+@dataclass(frozen=True)
+class Contestant:
+    """kind: how it generates; package, compiled: what it opens; python: the interpreter of one in another process."""
+
+    name: str
+    kind: str
+    package: str
+    compiled: str = ""
+    python: str = ""
+
+    def as_data(self) -> dict[str, str]:
+        """For a task file."""
+        return asdict(self)
 
 
-def make_contestants(
-    packages: Path, compiled: Path, threads: int, clock: RunClock, names: list[str]
-) -> dict[str, Generate]:
-    """Every contestant of `names`, loaded. packages: the built packages `v1` and `workflow`; compiled: likewise."""
-    from tools.bench.bound_loop import BoundLoop
-
-    graph = packages / "v1" / "model.onnx"
-    made: dict[str, Generate] = {LOOP: BoundLoop(graph, threads, clock).generate}
+def open_all(contestants: Sequence[Contestant], threads: int, clock: RunClock) -> dict[str, Generate]:
+    """Every contestant, loaded, in this order; executors of one compiled folder share one model."""
     watch_executors(clock)
-    if "tokens" in names or "text" in names:
-        model = open_executor(compiled / "v1", threads)
-        made["tokens"] = lambda ids, new: executor_tokens(model, ids, new, clock)
-        made["text"] = lambda ids, new: executor_text(model, ids, new, clock)
-    if "workflow" in names:
-        workflow = open_executor(compiled / "workflow", threads)
-        made["workflow"] = lambda ids, new: executor_tokens(workflow, ids, new, clock)
-    if "genai" in names:
-        made["genai"] = GenaiLoop(packages / "v1", threads, clock).generate
-    made[AGAIN] = BoundLoop(graph, threads, clock).generate
-    return {name: made[name] for name in names}
+    models: dict[str, Any] = {}
+    opened: dict[str, Generate] = {}
+    for each in contestants:
+        if each.kind in EXECUTORS:
+            if each.compiled not in models:
+                models[each.compiled] = open_executor(Path(each.compiled), threads)
+            opened[each.name] = executor(models[each.compiled], clock, each.kind)
+        else:
+            opened[each.name] = MAKERS[each.kind](each, threads, clock)
+    return opened
 
 
 def watch_executors(clock: RunClock) -> None:
@@ -56,7 +67,7 @@ def watch_executors(clock: RunClock) -> None:
     binding: Any = importlib.import_module("genai_runtime.binding")
     for name in ("run_bound", "run_with_values"):
         make = getattr(binding, name)
-        setattr(binding, name, lambda session, make=make: clock.timed(session, make(session)))
+        setattr(binding, name, lambda session, origin="", make=make: clock.timed(session, make(session, origin)))
 
 
 def open_executor(folder: Path, threads: int) -> Any:
@@ -66,54 +77,83 @@ def open_executor(folder: Path, threads: int) -> Any:
     return genai_runtime.load(folder, threads=threads)
 
 
-def executor_tokens(model: Any, ids: list[int], new: int, clock: RunClock) -> Trace:
-    """A request at token-id level."""
-    clock.take()
-    start = time.perf_counter()
-    generation = model.generate(ids, max_new_tokens=new, stop_on_eos=False)
-    made = time.perf_counter()
-    tokens = generation.tokens
-    return Trace(tokens, made - start + generation.stats.ttft, time.perf_counter() - start, clock.take())
+EXECUTORS = ("executor", "text", "workflow")
 
 
-def executor_text(model: Any, ids: list[int], new: int, clock: RunClock) -> Trace:
-    """A request whose text is read piece by piece, as a user would print it."""
-    clock.take()
-    start = time.perf_counter()
-    generation = model.generate(ids, max_new_tokens=new, stop_on_eos=False)
-    made = time.perf_counter()
-    for _ in generation:
-        pass
-    seconds = time.perf_counter() - start
-    return Trace(generation.tokens, made - start + generation.stats.ttft, seconds, clock.take())
+def executor(model: Any, clock: RunClock, kind: str = "executor") -> Generate:
+    """Requests at token-id level or, kind `text`, read piece by piece as a user would print it.
 
+    Packages may state sampling as their default, so they are asked for greedy tokens; kind `workflow`: one whose
+    sampler is a graph, and greedy by itself.
+    """
+    greedy: dict[str, Any] = {} if kind == "workflow" else {"temperature": 0.0}
 
-class GenaiLoop:
-    """onnxruntime-genai's generator. Its C++ host work is inside the timed call: only Python counts as host here."""
-
-    def __init__(self, package: Path, threads: int, clock: RunClock) -> None:
-        self._library = importlib.import_module("onnxruntime_genai")
-        config = self._library.Config(str(package))
-        settings = {"intra_op_num_threads": threads, "inter_op_num_threads": 1, "log_severity_level": 3}
-        stated = json.loads((package / "genai_config.json").read_text(encoding="utf-8"))["model"]
-        # No prompt here leads to the last id, so that a generation always has its full length.
-        never = stated["vocab_size"] - 1
-        config.overlay(json.dumps({"model": {"eos_token_id": never, "decoder": {"session_options": settings}}}))
-        self._model, self._clock = self._library.Model(config), clock
-
-    def generate(self, ids: list[int], new: int) -> Trace:
-        """`new` greedy tokens after `ids`."""
-        self._clock.take()
+    def generate(rows: Sequence[list[int]], new: int) -> Trace:
+        clock.take()
         start = time.perf_counter()
-        options = self._library.GeneratorParams(self._model)
-        options.set_search_options(do_sample=False, max_length=len(ids) + new)
-        generator = self._library.Generator(self._model, options)
-        advance = self._clock.timed(generator, generator.generate_next_token)
-        generator.append_tokens(ids)
-        advance()
-        tokens = [int(generator.get_next_tokens()[0])]
-        first = time.perf_counter()
-        for _ in range(new - 1):
-            advance()
-            tokens.append(int(generator.get_next_tokens()[0]))
-        return Trace(tokens, first - start, time.perf_counter() - start, self._clock.take())
+        given: dict[str, Any] = {"prompt": rows[0]} if len(rows) == 1 else {"batch": rows}
+        generation = model.generate(**given, max_new_tokens=new, stop_on_eos=False, **greedy)
+        made = time.perf_counter()
+        if kind == "text":
+            for _ in generation:
+                pass
+        tokens = [token for row in generation.rows for token in row.tokens]
+        seconds = time.perf_counter() - start
+        return Trace(tokens, made - start + generation.stats.ttft, seconds, clock.take(), rows=len(rows))
+
+    return generate
+
+
+def _bound(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.bound_loop import BoundLoop
+
+    return BoundLoop(Path(each.package), threads, clock).generate
+
+
+def _run_only(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.policy_loops import RunOnly
+
+    return RunOnly(Path(each.package), threads, clock).generate
+
+
+def _policies(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.policy_loops import PolicyLoop
+
+    return PolicyLoop(Path(each.package), threads, clock, bound=each.kind == "policies-bound").generate
+
+
+def _one_graph(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.one_graph import OneGraphLoop
+
+    return OneGraphLoop(Path(each.package), Path(each.compiled), threads, clock).generate
+
+
+def _numpy(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.numpy_loop import NumpyLoop
+
+    return NumpyLoop(Path(each.package), threads, clock).generate
+
+
+def _genai(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.genai_loop import GenaiLoop
+
+    return GenaiLoop(Path(each.package), threads, clock).generate
+
+
+def _peer(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    from tools.bench.peer_process import PeerProcess, peer_command
+
+    return PeerProcess(peer_command(Path(each.python), each.kind, Path(each.package), threads)).generate
+
+
+MAKERS: dict[str, Callable[[Contestant, int, RunClock], Generate]] = {
+    "loop": _bound,
+    "run-only": _run_only,
+    "policies-bound": _policies,
+    "policies-run": _policies,
+    "one-graph": _one_graph,
+    "numpy": _numpy,
+    "genai": _genai,
+    "optimum": _peer,
+    "llama": _peer,
+}

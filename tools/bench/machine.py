@@ -1,8 +1,11 @@
 """What the figures were taken on: processor, cores, versions, and how busy the machine was."""
 
 import importlib.metadata
+import json
 import os
 import platform
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 LIBRARIES = ("numpy", "onnxruntime", "onnxruntime-gpu", "onnxruntime-genai", "tokenizers")
@@ -45,6 +48,17 @@ def installed(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def versions_in(python: Path, names: Sequence[str]) -> dict[str, str]:
+    """Versions of distributions in another environment; those that are installed there."""
+    program = (
+        "import importlib.metadata as m, json, sys; d = {x.metadata['Name']: x.version for x in m.distributions()}; "
+        "print(json.dumps({n: d[n] for n in sys.argv[1:] if n in d}))"
+    )
+    made = subprocess.run([str(python), "-P", "-c", program, *names], capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(made.stdout)
+    return found
 
 
 def load_average() -> float:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+Rounds = list[dict[str, dict[str, float]]]
+"""By round, name and what was measured: a figure."""
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
 
@@ -41,17 +43,17 @@ def difference(over: Sequence[float], under: Sequence[float]) -> Interval:
     return bootstrap_median([one - other for one, other in zip(over, under, strict=True)])
 
 
-def deviation(pair: Interval) -> float:
-    """How far apart the two halves of an A/A pair were said to be: the bound of its interval that is farther from 1."""
-    return max(abs(pair.low - 1), abs(pair.high - 1))
+def deviation(pair: Interval, even: float = 1.0) -> float:
+    """How far apart the halves of an A/A pair may have been: the bound of its interval that is farther from `even`."""
+    return max(abs(pair.low - even), abs(pair.high - even))
 
 
-def column(rounds: Sequence[dict[str, dict[str, float]]], name: str, what: str) -> list[float]:
+def column(rounds: Rounds, name: str, what: str) -> list[float]:
     """One contestant's figure, round by round."""
     return [each[name][what] for each in rounds]
 
 
-def baseline(rounds: Sequence[dict[str, dict[str, float]]], what: str, first: str, second: str) -> list[float]:
+def baseline(rounds: Rounds, what: str, first: str, second: str) -> list[float]:
     """Round by round the geometric mean of both halves of the A/A pair: neither's place in the process decides."""
     one, other = np.asarray(column(rounds, first, what)), np.asarray(column(rounds, second, what))
     means: Any = np.sqrt(one * other)

@@ -2,8 +2,8 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,46 +43,75 @@ class RunClock:
         return calls
 
 
-def step_times(calls: list[Call]) -> tuple[list[float], list[float]]:
-    """Seconds of each decode step, and of the host's part of it: the step less the session runs inside it.
+@dataclass(frozen=True)
+class Steps:
+    """Of each decode step: its seconds, the host's part of them, and how many session runs it took."""
+
+    seconds: list[float]
+    hosts: list[float]
+    runs: list[int]
+
+
+def step_times(calls: Sequence[Call]) -> Steps:
+    """The decode steps of one generation; the host's part is the step less the session runs inside it.
 
     The session that took most of the time is the decoder. A step lasts from the end of one of its runs to the end of
     the next; the first run is the prompt, and the step after it holds what is set up once a request: neither counts.
+    Where the prompt has a session of its own the decoder is the one that ran most often among the two dearest.
     """
-    total: dict[int, float] = defaultdict(float)
-    for call in calls:
-        total[call.where] += call.end - call.begin
-    decoder = max(total, key=total.__getitem__)
-    steps: list[float] = []
-    hosts: list[float] = []
+    found = Steps([], [], [])
+    decoder = decoder_of(calls)
     begun: float | None = None
-    inside, seen = 0.0, 0
+    inside, runs, seen = 0.0, 0, 0
     for call in calls:
         inside += call.end - call.begin
+        runs += 1
         if call.where != decoder:
             continue
         seen += 1
         if begun is not None and seen > 2:
-            steps.append(call.end - begun)
-            hosts.append(call.end - begun - inside)
-        begun, inside = call.end, 0.0
-    return steps, hosts
+            found.seconds.append(call.end - begun)
+            found.hosts.append(call.end - begun - inside)
+            found.runs.append(runs)
+        begun, inside, runs = call.end, 0.0, 0
+    return found
+
+
+def decoder_of(calls: Sequence[Call]) -> int:
+    """Where the decode steps run: of the two places that took most time, the one that was called more often."""
+    total: dict[int, float] = defaultdict(float)
+    count: dict[int, int] = defaultdict(int)
+    for call in calls:
+        total[call.where] += call.end - call.begin
+        count[call.where] += 1
+    dearest = sorted(total, key=total.__getitem__, reverse=True)[:2]
+    if len(dearest) == 2 and count[dearest[0]] * 4 > count[dearest[1]]:
+        return dearest[0]
+    return max(dearest, key=count.__getitem__, default=0)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One generation: its tokens, seconds to the first one and to the last, and its calls."""
+    """One generation: its tokens (row after row), seconds to the first and to the last, and its calls.
+
+    steps: seconds between tokens, of a contestant in another process, which has no calls. rows: rows of the request.
+    """
 
     tokens: list[int]
     ttft: float
     seconds: float
-    calls: list[Call]
+    calls: list[Call] = field(default_factory=list[Call])
+    steps: Sequence[float] = ()
+    rows: int = 1
 
     def measured(self) -> dict[str, float]:
-        """Medians in seconds: `ttft`, and after four tokens or more `step` and `host`; `rate`: tokens a second."""
-        steps, hosts = step_times(self.calls)
+        """Medians in seconds: `ttft`, and after four tokens or more `step`, `host`; `runs` a step; `rate`: tokens/s."""
         found = {"ttft": self.ttft}
+        own = step_times(self.calls)
+        steps = own.seconds or list(self.steps)
         if steps:
-            found |= {"step": float(np.median(steps)), "host": float(np.median(hosts))}
-            found["rate"] = (len(self.tokens) - 1) / (self.seconds - self.ttft)
+            found["step"] = float(np.median(steps))
+            found["rate"] = (len(self.tokens) - self.rows) / (self.seconds - self.ttft)
+        if own.hosts:
+            found |= {"host": float(np.median(own.hosts)), "runs": float(np.median(own.runs))}
         return found

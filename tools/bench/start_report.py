@@ -3,19 +3,23 @@
 from collections import defaultdict
 from typing import Any
 
-from tools.bench.ratios import Interval, baseline, bootstrap_median, column, difference, paired
+from tools.bench.ratios import Interval, Rounds, baseline, bootstrap_median, column, difference, paired
 from tools.bench.tables import table, with_bounds
 
 START_TITLES = {
-    "sessions": "imports numpy and onnxruntime, opens the session (floor)",
-    "executor": "`load()` of the v1 form",
-    "workflow-sessions": "floor of the workflow form: opens all its sessions",
-    "workflow-executor": "`load()` of the workflow form",
-    "genai": "onnxruntime-genai: `Model()`",
+    "sessions": "imports numpy and onnxruntime, opens the same sessions (floor)",
+    "executor": "`load()`, int4",
+    "workflow-sessions": "floor of the workflow form",
+    "workflow-executor": "`load()`, workflow form",
+    "loop": "hand-written loop (a)",
+    "genai": "onnxruntime-genai: `Model()` (b)",
 }
-FLOORS = {"executor": "sessions", "workflow-executor": "workflow-sessions", "genai": "sessions"}
-MEMORY_TITLES = {"sessions": "hand-written loop (a)", "executor": "executor, token ids", "genai": "onnxruntime-genai"}
-
+FLOORS = {"executor": "sessions", "workflow-executor": "workflow-sessions", "loop": "sessions", "genai": "sessions"}
+MEMORY_TITLES = {
+    "loop": "hand-written loop (a)",
+    "executor": "executor, token ids",
+    "genai": "onnxruntime-genai (b)",
+}
 START_TEXT = """\
 One cold process each, taking turns, {count} rounds, one thread, files in the page cache. Start-up lasts from before the
 process is started to the moment its sessions (its model) are open. First token: a request of 64 prompt tokens directly
@@ -23,9 +27,9 @@ after that, in the same process. The floor ran twice a round: second over first 
 """
 
 
-def start_section(results: dict[str, Any]) -> str:
+def start_section(result: dict[str, Any], told: str) -> str:
     """Start-up, and the list of what remains."""
-    rounds = results["start"]
+    rounds = result["found"]["rounds"]
     rows = [
         [title, milliseconds(column(rounds, kind, "start")), over_floor(rounds, kind), first_token(rounds, kind)]
         for kind, title in START_TITLES.items()
@@ -34,10 +38,10 @@ def start_section(results: dict[str, Any]) -> str:
     pair = with_bounds(paired(column(rounds, "sessions-again", "start"), column(rounds, "sessions", "start")))
     heads = ["", "start-up, ms", "over its floor, ms", "first token after that, ms"]
     text = START_TEXT.format(count=len(rounds), pair=pair)
-    return f"## Start-up\n\n{text}\n{table(heads, rows)}\n{remains(results)}"
+    return f"## Start-up\n\n{told}\n\n{text}\n{table(heads, rows)}\n{remains(result['found'])}"
 
 
-def over_floor(rounds: list[dict[str, dict[str, float]]], kind: str) -> str:
+def over_floor(rounds: Rounds, kind: str) -> str:
     """Milliseconds more than the floor of the same round."""
     if kind not in FLOORS:
         return "-"
@@ -47,7 +51,7 @@ def over_floor(rounds: list[dict[str, dict[str, float]]], kind: str) -> str:
     return with_bounds(found, 0)
 
 
-def first_token(rounds: list[dict[str, dict[str, float]]], kind: str) -> str:
+def first_token(rounds: Rounds, kind: str) -> str:
     """Milliseconds of the first request's first token."""
     return milliseconds(column(rounds, kind, "first")) if "first" in rounds[0][kind] else "-"
 
@@ -67,7 +71,7 @@ def remains(results: dict[str, Any]) -> str:
         "What remains. Imports that `genai_runtime` adds to numpy and onnxruntime (each module's own time under "
         "`-X importtime`, which itself costs about a third):\n\n"
         f"{table(['', 'ms', 'largest'], imports)}\n"
-        f"Inside `load()`, v1 form:\n\n{table(['', 'ms'], parts)}\n"
+        f"Inside `load()`, int4:\n\n{table(['', 'ms'], parts)}\n"
         f"The tokenizer is opened when text is first asked for, after start-up: {tokenizer:.0f} ms.\n"
     )
 
@@ -88,24 +92,23 @@ def largest(modules: dict[str, float], count: int = 6) -> str:
     return ", ".join(f"{name.removeprefix('genai_runtime.')} {time:.1f}" for name, time in order)
 
 
-def memory_section(memory: dict[str, Any]) -> str:
+def memory_section(result: dict[str, Any], told: str) -> str:
     """Unique and proportional memory of one process each."""
-    if not memory["sessions"]["peak"]:
+    rounds = result["found"]
+    if not rounds:
         return "## Memory\n\nNot measured: this system has no `/proc/self/smaps_rollup`.\n"
-    floor = memory["sessions"]["peak"]["uss"]
-    rows = [
-        [
-            MEMORY_TITLES[kind],
-            f"{each['loaded']['uss']:.0f}",
-            f"{each['peak']['uss']:.0f}",
-            f"{each['peak']['pss']:.0f}",
-            f"{each['peak']['uss'] - floor:+.0f}",
-        ]
-        for kind, each in memory.items()
-    ]
+    floor = baseline(rounds, "peak", "loop", "loop-again")
+    rows = []
+    for kind, title in MEMORY_TITLES.items():
+        if kind in rounds[0]:
+            peak = floor if kind == "loop" else column(rounds, kind, "peak")
+            more = "-" if kind == "loop" else with_bounds(difference(peak, floor), 1)
+            sizes = [column(rounds, kind, "loaded"), peak, column(rounds, kind, "shared")]
+            rows.append([title, *(f"{bootstrap_median(each).median:.0f}" for each in sizes), more])
     heads = ["", "USS after load", "peak USS", "peak PSS", "peak USS over (a)"]
+    pair = with_bounds(difference(column(rounds, "loop-again", "peak"), column(rounds, "loop", "peak")), 1)
     return (
-        "## Memory\n\nA process each, one thread, 64 prompt tokens, 128 new ones; MB (10^6 bytes), medians of three. "
-        "USS is what a process has for itself, PSS adds its share of what it has in common with others; looked at "
-        f"every 5 ms while the request runs.\n\n{table(heads, rows)}"
+        f"## Memory\n\n{told}\n\nA process each, int4, one thread, 64 prompt tokens, 128 new ones; MB (10^6 bytes), "
+        f"medians of {len(rounds)}. USS is what a process has for itself, PSS adds its share of what it has in common "
+        f"with others; looked at every 5 ms while the request runs. A/A pair of (a): {pair} MB.\n\n{table(heads, rows)}"
     )

@@ -9,7 +9,7 @@ from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Branch, Input, Invoke, Plan
 from genai_compiler.plan.uses import all_reads, walk
 
-_NUMBERS = {"entry_token": (0, (1 << 31) - 1), "entries": (1, 1 << 20), "cell": (1, 1 << 20)}
+_NUMBERS = {"numbered": (1, 1), "entry_token": (0, (1 << 31) - 1), "entries": (1, 1 << 20), "cell": (1, 1 << 20)}
 """Parameters that say where pictures stand in a prompt -> the values that mean something."""
 _TEXTS = frozenset({"entry", "opens", "closes", "before", "after", "row_end", "last_row_end"})
 
@@ -34,7 +34,11 @@ def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "image" if isinstance(program, ImageProgram) else "audio",
             "input": value,
-            "prompt": dict(_of_prompts(adapter.parameters)),
+            "prompt": {
+                **dict(_of_prompts(adapter.parameters)),
+                **_of_sound(program, dict(adapter.parameters)),
+                **(_start(plan) if isinstance(program, AudioProgram) else {}),
+            },
             **_sizes(program),
             "tensors": [name for each in tensors for name in (each.name, each.application_name) if name],
             "required": inputs[value].required or _is_needed(plan, inputs[value]),
@@ -51,13 +55,29 @@ def _of_prompts(parameters: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, 
             yield name, value
 
 
+def _of_sound(program: ImageProgram | AudioProgram, parameters: dict[str, Any]) -> dict[str, Any]:
+    """What decides how many entries of a prompt a sound takes, where its length does."""
+    if not isinstance(program, AudioProgram) or not program.variants or not parameters.get("of_sound"):
+        return {}
+    variants = [asdict(each) for each in program.variants]
+    return {"heard": {"variants": variants, "strides": program.strides, "most": program.most}}
+
+
+def _start(plan: Plan) -> dict[str, int]:
+    """The token that an output starts with where a caller gives a sound and no prompt."""
+    found = [each.default for each in plan.inputs if each.role == "prompt_tokens"]
+    return {"start": found[0]} if len(found) == 1 and type(found[0]) is int else {}
+
+
 def _sizes(program: ImageProgram | AudioProgram) -> dict[str, Any]:
     """What decides how large a picture becomes, None where the size is its own; whether it is cut into tiles."""
     if not isinstance(program, ImageProgram):
         return {"resize": None, "crop": None, "tiled": False, "views": None}
     resize = asdict(program.resize) if program.resize is not None else None
-    views = asdict(program.views) if program.views is not None else None
-    return {"resize": resize, "crop": program.crop, "tiled": program.tiles is not None, "views": views}
+    counted = program.views is not None and program.views.mode != "tiles"
+    views = asdict(program.views) if program.views is not None and counted else None
+    tiled = program.tiles is not None or (program.views is not None and not counted)
+    return {"resize": resize, "crop": program.crop, "tiled": tiled, "views": views}
 
 
 def _branches(plan: Plan, given: Input) -> list[Branch]:

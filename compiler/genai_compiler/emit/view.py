@@ -33,6 +33,7 @@ SOMETIMES = frozenset(
         "DraftSpec",
         "HeldSpec",
         "Holder",
+        "AudioFeatures",
         "HostConstant",
         "HostInput",
         "HostProgram",

@@ -41,7 +41,7 @@ def lower_encoder(root: Path) -> LoweredGraph | None:
     found += [each for each in doubts if each.code not in OF_GENERATION]
     if errors(found):
         raise CompileError(found)
-    document, warned = single_pass(artifact, model, signature, pooling, config.vocab_size)
+    document, warned = single_pass(root, artifact, model, signature, pooling, config.vocab_size)
     return LoweredGraph(
         document=document,
         problems=ordered([*found, *unclear, *warned]),

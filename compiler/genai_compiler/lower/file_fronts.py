@@ -8,7 +8,7 @@
 A stage that takes one picture a run stands in a loop over the pictures.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from genai_compiler.lower.decoder_components import SCALAR, Data
@@ -28,8 +28,8 @@ class FileFront:
     component: its name; declared: its declaration; values: its output port -> the workflow value; feeds: a stage's
     input -> the value. each: the stages take one picture a run; sizes: the output that says how much of each picture is
     its own, "" where all of it is. grid: the stage's input for the patches' grids, "" for none. merge: patches of an
-    edge that a token stands for. token: the id that stands for an entry of the medium in a prompt, None: not known.
-    program: what `preprocessing` says of the medium.
+    edge that a token stands for. mode: the value that tells which media a request has, "" for none. token: the id that
+    stands for an entry of the medium in a prompt, None: not known. program: what `preprocessing` says of the medium.
     """
 
     kind: str
@@ -41,6 +41,7 @@ class FileFront:
     sizes: str = ""
     grid: str = ""
     merge: int = 1
+    mode: str = ""
     token: int | None = None
     program: Data | None = None
 
@@ -86,11 +87,11 @@ def run_front(front: FileFront) -> Data:
     }
 
 
-def of_files(front: FileFront, medium: Medium, workflow: Data) -> tuple[Data, str]:
-    """(the steps from files to what the front of the decoder takes, the value of that)."""
+def of_files(front: FileFront, medium: Medium, workflow: Data, before: Sequence[Data] = ()) -> tuple[Data, str]:
+    """(the steps from files to what the front of the decoder takes, the value of that). before: steps to run first."""
     if front.each:
         return _one_by_one(front, medium, workflow)
-    steps = [run_front(front), *(invoke_stage(stage, workflow, front.feeds) for stage in medium.stages)]
+    steps = [*before, run_front(front), *(invoke_stage(stage, workflow, front.feeds) for stage in medium.stages)]
     result = medium.result
     if medium.merges is not None:
         result = f"{medium.value}.files"

@@ -14,6 +14,7 @@ from genai_compiler.read.image_processor import ImageProcessor, Operation
 
 PIXELS, GRID, SIZES, COORDINATES = "pixel_values", "image_grid_thw", "image_sizes", "pixel_position_ids"
 MASK, ENTRIES = "image_attention_mask", "num_img_tokens"
+ASPECT, TILES, TILE_COUNT = "aspect_ratio_ids", "aspect_ratio_mask", "num_tiles"
 """Ports of the processor's adapter."""
 _ONE_LEVEL = 1 / 255
 MOST_NUMBERS = 64 << 20
@@ -48,14 +49,11 @@ class Picture:
 def followed(file: ImageProcessor) -> Picture:
     """What the operations of a file make of a picture.
 
-    Raises CompileError `bad-processor` with every operation that is not offered, or stands where it can't.
+    Raises CompileError `bad-processor` with every operation that stands where it can't.
     """
     problems: list[Problem] = []
     picture = Picture()
     for each in file.operations:
-        if each.does not in _FORMS:
-            problems.append(file.problem(each.path, f"{each.name} is not offered here", _HELP))
-            continue
         wanted, made = _FORMS[each.does]
         fault = "" if wanted == picture.form else f"{each.name} takes {_SPELLED[wanted]}, not {_SPELLED[picture.form]}"
         fault = fault or _impossible(each, picture)
@@ -96,6 +94,7 @@ _FORMS = {
     "squares": ("levels", "views"),
     "fields": ("levels", "levels"),
     "views": ("numbers", "views"),
+    "tiles": ("levels", "views"),
 }
 """What each operation takes and gives."""
 
@@ -116,7 +115,7 @@ def _impossible(operation: Operation, picture: Picture) -> str:
             return f"{name} makes {_budget_numbers(attributes)} numbers of a picture, more than {MOST_NUMBERS}"
         case "fields" if attributes["dyhd_base_resolution"] % VIEW_CELLS:
             return f"{name} makes fields of {attributes['dyhd_base_resolution']} pixels, no multiple of {VIEW_CELLS}"
-        case "squares" | "fields" if picture.resize or picture.crop is not None or picture.views:
+        case "squares" | "fields" | "tiles" if picture.resize or picture.crop is not None or picture.views:
             return f"{name} makes the size by itself: neither a resize nor a crop stands before it"
         case "views" if picture.views.get("size") != attributes["dyhd_base_resolution"] or picture.first:
             return f"{name} goes with the operation that lays pictures out on fields of its size, channels last"
@@ -206,6 +205,15 @@ def _squares(picture: Picture, attributes: Attributes) -> Picture:
     return replace(picture, levels=levels, views={"mode": "squares", "size": 336, "most": 16})
 
 
+def _tiles(picture: Picture, attributes: Attributes) -> Picture:
+    """Numbers of tiles; what a picture does not fill is black before they are normalised."""
+    scaled = _rescale(picture, {"rescale_factor": attributes["rescale/rescale_factor"]})
+    given = {each: attributes[f"normalize/{each}"] for each in ("mean", "std")}
+    normal = _normalize(scaled, {**given, "swaps": attributes["swaps"]})
+    views = {"mode": "tiles", "size": attributes["size"][0], "most": attributes["max_image_tiles"]}
+    return replace(normal, views=views)
+
+
 def _fields(picture: Picture, attributes: Attributes) -> Picture:
     views = {"mode": "fields", "size": attributes["dyhd_base_resolution"], "most": attributes["dynamic_hd"]}
     return replace(picture, views=views)
@@ -229,4 +237,5 @@ _DONE = {
     "squares": _squares,
     "fields": _fields,
     "views": _as_it_is,
+    "tiles": _tiles,
 }

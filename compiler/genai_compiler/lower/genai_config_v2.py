@@ -135,10 +135,13 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
 
 
 def _media_notes(form: PipelineForm) -> MediaNotes:
-    """What the file says of its media: a processor file each, and the token that stands for an entry of a picture."""
+    """What the file says of its media: a processor file each, and the token that stands for an entry."""
     stated, tokens = form.text.document.pipeline.preprocessing, form.text.document.tokens
     said = {}
-    for kind, processor, token in ((IMAGE, stated.image, tokens.image_token), (AUDIO, stated.audio, None)):
+    for kind, processor, token in (
+        (IMAGE, stated.image, tokens.image_token),
+        (AUDIO, stated.audio, tokens.audio_token),
+    ):
         path = (*PIPELINE, "preprocessing", kind, "config")
         spot = (form.text.places.find(path), format_path(path))
         said[kind] = Said(processor.config if processor is not None else None, spot, token=token)

@@ -11,8 +11,15 @@ from genai_compiler.read.config_json import ConfigText, parse_config
 
 IMAGE, AUDIO = "image", "audio"
 NAMES: Mapping[str, tuple[str, ...]] = {
-    IMAGE: ("processor_config.json", "image_processor.json", "preprocessor_config.json"),
-    AUDIO: ("audio_processor_config.json", "audio_feature_extraction.json", "preprocessor_config.json"),
+    IMAGE: ("processor_config.json", "image_processor.json", "vision_processor.json", "preprocessor_config.json"),
+    AUDIO: (
+        "audio_processor_config.json",
+        "audio_feature_extraction.json",
+        "audio_processor.json",
+        "speech_processor.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+    ),
 }
 """Where processor files lie; which of them is one tells its content, not its name."""
 
@@ -57,7 +64,7 @@ def processor_file(
         except ArtifactFault as fault:
             return None, (fault.problem(*said.spot),)
     for name in names:
-        text, faults = _text(root, name)
+        text, faults = file_text(root, name)
         problems += faults
         if text is not None and describes(text):
             return name, tuple(problems)
@@ -69,7 +76,8 @@ def processor_file(
     return None, (*problems, Problem("missing-file", *said.spot, what, help, Severity.WARNING))
 
 
-def _text(root: Path, name: str) -> tuple[ConfigText | None, list[Problem]]:
+def file_text(root: Path, name: str) -> tuple[ConfigText | None, list[Problem]]:
+    """(what a file holds, None where it is absent or can't be read; problems of an unreadable one)."""
     try:
         file = find_artifact(root, name)
         return parse_config(file.file.read_bytes(), file.name), []

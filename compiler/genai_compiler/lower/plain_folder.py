@@ -137,7 +137,7 @@ def _lower_single(root: Path, part: _Part, stated: StatedNumbers, places: Places
     if errors(found):
         raise CompileError(found)
     vocabulary = stated.numbers.get("vocab_size")
-    document, warned = single_pass(part.artifact, part.model, part.signature, pooling, vocabulary)
+    document, warned = single_pass(root, part.artifact, part.model, part.signature, pooling, vocabulary)
     kept = (each for each in doubts if each.code not in OF_GENERATION)
     return LoweredGraph(
         document=document,

@@ -10,7 +10,9 @@ from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
 from genai_compiler.lower.followed_picture import GRID
 from genai_compiler.lower.media_notes import IMAGE, Said
-from genai_compiler.lower.picture_front import ENCODED, PROGRAM, Roles, prompt_parameters, role_contract, unknown_places
+from genai_compiler.lower.picture_fitting import Roles
+from genai_compiler.lower.picture_front import ENCODED, PROGRAM, prompt_parameters, role_contract
+from genai_compiler.lower.prompt_places import unknown_places
 from genai_compiler.lower.stages import Medium
 from genai_compiler.problem import Problem
 from genai_compiler.read.special_tokens import SpecialTokens

@@ -1,19 +1,22 @@
-"""How prompts say where a picture is, by the token that stands for one entry of it.
+"""How prompts say where a picture or a sound is, by the token that stands for one entry of it.
 
 Conventions of the tokens' own makers, told apart by the token's text, which the package's tokenizer gives. A token that
-is not here stands for a picture itself, once, and is repeated.
+is not here stands for a picture, or a sound, itself, once, and is repeated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from genai_compiler.lower.matching import rank_of
+from genai_compiler.lower.stages import Medium, Stage
+from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens
 
 
 @dataclass(frozen=True)
 class PromptPlace:
-    """opens: what stands for a picture in a prompt, up to `closes`, if any; # is a number. before, after: around it.
+    """opens: what stands for the medium in a prompt, up to `closes`, if any; # is a number. before, after: around it.
 
     row_end, last_row_end: where its entries come in rows, what ends each, the last one instead.
     """
@@ -33,10 +36,21 @@ PLACES: Mapping[str, PromptPlace] = {
     "<|image|>": PromptPlace("<|image|>", before="<|image>", after="<image|>"),
     "<|endoftext10|>": PromptPlace("<|image_#|>"),
 }
+"""Of pictures."""
+SOUND_PLACES: Mapping[str, PromptPlace] = {
+    "<|audio|>": PromptPlace("<|audio|>", before="\n\n<|audio>", after="<audio|>\n\n"),
+    "<|endoftext11|>": PromptPlace("<|audio_#|>"),
+}
 
 
-def place_parameters(token: int, tokens: SpecialTokens, plain: bool = False) -> dict[str, Any]:
-    """What an adapter's contract says of the places of pictures. token: of one entry.
+NUMBERED: Mapping[str, Any] = {"opens": "<|image_#|>", "numbered": 1}
+"""What an adapter's contract says where entries are the number of their picture, from 1, below zero."""
+
+
+def place_parameters(
+    token: int, tokens: SpecialTokens, plain: bool = False, places: Mapping[str, PromptPlace] = PLACES
+) -> dict[str, Any]:
+    """What an adapter's contract says of the places of a medium. token: of one entry.
 
     plain: the package says that the token stands for a picture itself.
     """
@@ -44,16 +58,16 @@ def place_parameters(token: int, tokens: SpecialTokens, plain: bool = False) -> 
     found: dict[str, Any] = {"entry_token": token}
     if text is None:
         return found
-    place = PLACES.get(text)
+    place = places.get(text)
     if plain or place is None or not all(map(tokens.holds, _marks(place))):
         return {**found, "entry": text, "opens": text}
     stated = {name: value for name, value in vars(place).items() if value}
     return {**found, "entry": text, **stated}
 
 
-def only_entry(tokens: SpecialTokens) -> int | None:
-    """The one token of the tokenizer that stands for an entry of a picture; None for none, or for several."""
-    found = [id for id, text in tokens.by_id.items() if text in PLACES]
+def only_entry(tokens: SpecialTokens, places: Mapping[str, PromptPlace] = PLACES) -> int | None:
+    """The one token of the tokenizer that stands for an entry of the medium; None for none, or for several."""
+    found = [id for id, text in tokens.by_id.items() if text in places]
     return found[0] if len(found) == 1 else None
 
 
@@ -61,3 +75,33 @@ def _marks(place: PromptPlace) -> tuple[str, ...]:
     """The tokens that the place needs."""
     marks = place.opens, place.closes, place.row_end, place.last_row_end, place.before.strip(), place.after.strip()
     return tuple(each for each in marks if each and "#" not in each)
+
+
+def fixed_entries(medium: Medium) -> int | None:
+    """How many entries a file always has, as the graph's output tells; a symbol of digits is a number, too."""
+    last: Stage = medium.stages[-1]
+    port = next(each for each in last.signature.outputs if f"{last.component}.{each.name}" == medium.result)
+    extent = (port.shape or (None,))[-2] if rank_of(port) in (2, 3) else None
+    if isinstance(extent, str) and extent.isdigit():
+        return int(extent)
+    return extent if isinstance(extent, int) else None
+
+
+_LACKING = (
+    (("entry_token", "numbered"), "which token stands for a picture's entry in a prompt"),
+    (("entries", "cell", "of_views"), "how many entries a picture has"),
+)
+_WAY_OUT = "name the token (image_token_id), and give the processor file its patch_size and merge_size"
+
+
+def unknown_places(
+    parameters: Mapping[str, Any],
+    spot: tuple[Place, str],
+    needed: Sequence[tuple[tuple[str, ...], str]] = _LACKING,
+    help: str = _WAY_OUT,
+) -> Iterator[Problem]:
+    """Warnings where the entries of a prompt can't be counted. needed: (parameters of which one says it, what)."""
+    lacks = [what for keys, what in needed if not any(each in parameters for each in keys)]
+    if lacks:
+        what = f"nobody says {' nor '.join(lacks)}: prompts are taken as they are"
+        yield Problem("unknown-places", *spot, what, help, Severity.WARNING)

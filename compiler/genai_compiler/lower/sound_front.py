@@ -2,45 +2,39 @@
 neither is there and the graph leaves no choice of lengths, by the features that such graphs are trained on.
 """
 
-from collections.abc import Iterator, Sequence
+from typing import Any
 
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
-from genai_compiler.lower.matching import rank_of, spell_port
+from genai_compiler.lower.matching import rank_of
 from genai_compiler.lower.media_notes import AUDIO, MediaNotes, Said, processor_file
-from genai_compiler.lower.stages import Stage
+from genai_compiler.lower.prompt_places import SOUND_PLACES, fixed_entries, only_entry, place_parameters, unknown_places
+from genai_compiler.lower.sound_roles import BANDS, COUNT, FEATURES, MODE, Roles, sound_mismatches
+from genai_compiler.lower.stages import Medium, Stage
 from genai_compiler.problem import CompileError, Problem, Severity, errors
-from genai_compiler.read.audio_processor import HOP, RATE, AudioProcessor, describes_audio, read_audio_processor
+from genai_compiler.read.audio_operations import HOP, RATE
+from genai_compiler.read.audio_processor import AudioProcessor, describes_audio, read_audio_processor
 from genai_compiler.read.signature import Port
+from genai_compiler.read.special_tokens import SpecialTokens
 
 PROCESSOR, PROGRAM = "genai-compile.audio-processor", "onnx-genai.audio-preprocess"
-_FEATURES = "audio_features"
-_BANDS = (80, 128)
 _STRIDE = 2
 """Frames of features that one place of an encoder's output stands for, where an export fixes its places."""
 
 
-def sound_port(stages: Sequence[Stage], said: Said) -> Port | None:
-    """The only input that a caller gives, float [rows, bands, frames]; None where there is another.
+def sound_front(
+    notes: MediaNotes, stage: Stage, roles: Roles, tokens: SpecialTokens, medium: Medium | None = None
+) -> tuple[FileFront | None, tuple[Problem, ...]]:
+    """The front of a stage, None where nothing says how its features are made; and problems.
 
-    Where nothing is said of sound, as many bands as features of sound have tell it.
+    medium: where what is made of a sound are entries of a prompt.
     """
-    asked = [each.port for stage in stages for each in stage.inputs if each.asked]
-    if len(asked) != 1 or asked[0].dtype not in ("float32", "float16", "bfloat16") or rank_of(asked[0]) != 3:
-        return None
-    bands = (asked[0].shape or (None, None))[1]
-    known = said.config is not None or said.program is not None
-    return asked[0] if bands in _BANDS or (known and isinstance(bands, int)) else None
-
-
-def sound_front(notes: MediaNotes, stage: Stage, port: Port) -> tuple[FileFront | None, tuple[Problem, ...]]:
-    """The front of a stage, None where nothing says how its features are made; and problems."""
-    said = notes.said[AUDIO]
+    said, port = notes.said[AUDIO], roles[FEATURES]
     if said.program is not None:
-        return _of_program(stage, port, said), ()
+        return (_of_program(port, said), ()) if len(roles) == 1 else (None, (_alone(said, roles),))
     name, problems = processor_file(notes.root, AUDIO, said, describes_audio)
     if name is None:
-        assumed = _assumed(stage, port) if not errors(problems) else None
+        assumed = _assumed(stage, port) if not errors(problems) and len(roles) == 1 else None
         if assumed is None:
             return None, problems
         what = (
@@ -49,29 +43,72 @@ def sound_front(notes: MediaNotes, stage: Stage, port: Port) -> tuple[FileFront 
         )
         help = "add the model's own audio_processor_config.json or preprocessor_config.json"
         doubt = Problem("assumed-features", *said.spot, what, help, Severity.WARNING)
-        return _declared(stage, port, PROGRAM, program=_program(port, **assumed)), (doubt,)
+        return _declared(port, PROGRAM, program=_program(port, **assumed)), (doubt,)
     try:
         file = read_audio_processor(notes.root, name)
     except CompileError as error:
         return None, (*problems, *error.problems)
-    found = (*problems, *_mismatches(file, port))
+    found = (*problems, *sound_mismatches(file, roles))
     if errors(found):
         return None, found
-    return _declared(stage, port, PROCESSOR, artifact=file.name), found
+    parameters = {} if medium is None else _prompt(file, medium, said, tokens)
+    front = _of_file(file, roles, parameters)
+    if medium is not None:
+        found = (*found, *unknown_places(parameters, said.spot, _LACKING, _WAY_OUT))
+    return front, found
 
 
-def _mismatches(file: AudioProcessor, port: Port) -> Iterator[Problem]:
-    takes = f"the graph takes {port.name!r} as {spell_port(port)}"
-    _, bands, frames = port.shape or (None, None, None)
-    where = file.text.place(())
-    help = "make the file and the graph agree"
-    if bands != file.mels:
-        yield Problem("processor-mismatch", where, "", f"{file.name} makes {file.mels} bands, and {takes}", help)
-    if isinstance(frames, int) and frames != file.columns:
-        made = f"{file.columns} frames" if file.columns else "as many frames as the sound has"
-        yield Problem("processor-mismatch", where, "", f"{file.name} makes {made}, and {takes}", help)
-    if port.dtype != "float32":
-        yield Problem("processor-mismatch", where, "", f"features are made as float32, and {takes}", "export float32")
+def sound_fits(notes: MediaNotes, roles: Roles) -> bool:
+    """Whether there is a processor file that makes what the inputs take."""
+    name, _ = processor_file(notes.root, AUDIO, notes.said[AUDIO], describes_audio)
+    try:
+        return name is not None and not any(sound_mismatches(read_audio_processor(notes.root, name), roles))
+    except CompileError:
+        return False
+
+
+_LACKING = (
+    (("entry_token",), "which token stands for a sound's entry in a prompt"),
+    (("entries", "of_sound"), "how many entries a sound has"),
+)
+_WAY_OUT = "name the token (audio_token_id, tokens.audio_token), and let a processor file say how sounds are made"
+
+
+def _alone(said: Said, roles: Roles) -> Problem:
+    others = ", ".join(repr(port.name) for role, port in roles.items() if role != FEATURES)
+    what = f"the program makes features, and beside them the graph takes {others}"
+    return Problem("processor-mismatch", *said.spot, what, "describe the sound by a processor file")
+
+
+def _prompt(file: AudioProcessor, medium: Medium, said: Said, tokens: SpecialTokens) -> dict[str, Any]:
+    """What a prompt says of a sound: which token stands for an entry, where sounds go, how many entries one has."""
+    token = said.token if said.token is not None else only_entry(tokens, SOUND_PLACES)
+    found = place_parameters(token, tokens, said.plain, SOUND_PLACES) if token is not None else {}
+    count = said.count or fixed_entries(medium)
+    if count:
+        return {**found, "entries": count}
+    return {**found, "of_sound": True} if file.strides is not None else found
+
+
+def _of_file(file: AudioProcessor, roles: Roles, parameters: dict[str, Any]) -> FileFront:
+    """Ports of the adapter are called as in plan.processor_files; how many are entries where that is known."""
+    ports = {COUNT: "entries" if file.strides is not None else "valid_frames", MODE: ""}
+    taken = {ports.get(role, role): port for role, port in roles.items()}
+    contracts = {name: _contract(port, name) for name, port in taken.items() if name}
+    implementation: Data = {"kind": "adapter", "abi": PROCESSOR, "version": "1", "artifact": file.name}
+    inputs = {"encoded": {"dtype": "uint8", "rank": 1, "shape": ["audio_bytes"]}}
+    declared: Data = {"implementation": implementation, "ports": {"inputs": inputs, "outputs": contracts}}
+    if parameters:
+        declared["contract"] = {"id": PROCESSOR, "version": "1", "parameters": parameters}
+    return FileFront(
+        kind=AUDIO,
+        component="audio_processor",
+        declared=declared,
+        values={name: f"audio.{name}" for name in contracts},
+        feeds={port.name: f"audio.{name or MODE}" for name, port in taken.items()},
+        mode=f"audio.{MODE}" if MODE in roles else "",
+        token=parameters.get("entry_token"),
+    )
 
 
 def _assumed(stage: Stage, port: Port) -> dict[str, int] | None:
@@ -81,7 +118,7 @@ def _assumed(stage: Stage, port: Port) -> dict[str, int] | None:
     frames = (port.shape or (None, None, None))[2]
     fixed = places[0] if len(places) == 1 else None
     count = frames if isinstance(frames, int) else _STRIDE * fixed if isinstance(fixed, int) else 0
-    if bands not in _BANDS or not count or count * HOP % RATE or port.dtype != "float32":
+    if bands not in BANDS or not count or count * HOP % RATE or port.dtype != "float32":
         return None
     return {"mels": int(str(bands)), "window": count * HOP}
 
@@ -99,36 +136,36 @@ def _program(port: Port, mels: int, window: int) -> Data:
 
 def _output(source: str, port: Port, more: Data) -> Data:
     contract = _contract(port)
-    stated = {"source": source, "name": f"audio.{_FEATURES}", "content": _FEATURES, **more}
+    stated = {"source": source, "name": f"audio.{FEATURES}", "content": FEATURES, **more}
     return {**stated, "dtype": contract["dtype"], "contract": contract}
 
 
-def _of_program(stage: Stage, port: Port, said: Said) -> FileFront:
+def _of_program(port: Port, said: Said) -> FileFront:
     """The document's own program, whose outputs are called `model.input`; it is checked where programs are."""
     stated = [each for each in (said.program or {}).get("outputs") or () if isinstance(each, dict)]
-    source = next((str(each.get("source", _FEATURES)) for each in stated), _FEATURES)
+    source = next((str(each.get("source", FEATURES)) for each in stated), FEATURES)
     transforms = [dict(each) for each in (said.program or {}).get("transforms") or () if isinstance(each, dict)]
-    return _declared(stage, port, PROGRAM, program={"transforms": transforms, "outputs": [_output(source, port, {})]})
+    return _declared(port, PROGRAM, program={"transforms": transforms, "outputs": [_output(source, port, {})]})
 
 
-def _declared(stage: Stage, port: Port, abi: str, artifact: str = "", program: Data | None = None) -> FileFront:
+def _declared(port: Port, abi: str, program: Data) -> FileFront:
     implementation: Data = {"kind": "adapter", "abi": abi, "version": "1"}
     ports = {"inputs": {"encoded": {"dtype": "uint8", "rank": 1, "shape": ["audio_bytes"]}}, "outputs": {
-        _FEATURES: _contract(port)}}  # fmt: skip
+        FEATURES: _contract(port)}}  # fmt: skip
     return FileFront(
         kind=AUDIO,
         component="audio_processor",
         declared={
-            "implementation": implementation | ({"artifact": artifact} if artifact else {}),
+            "implementation": implementation,
             "ports": ports,
         },
-        values={_FEATURES: f"audio.{_FEATURES}"},
-        feeds={port.name: f"audio.{_FEATURES}"},
+        values={FEATURES: f"audio.{FEATURES}"},
+        feeds={port.name: f"audio.{FEATURES}"},
         program=program,
     )
 
 
-def _contract(port: Port) -> Data:
-    own = f"audio.{_FEATURES}"
+def _contract(port: Port, name: str = FEATURES) -> Data:
+    own = f"audio.{name}"
     shape = [each if isinstance(each, int) else f"{own}.{axis}" for axis, each in enumerate(port.shape or ())]
     return {"dtype": port.dtype, "rank": len(shape), "shape": shape}

@@ -3,18 +3,20 @@
 What a front can't be made for stays as it is: tensors that the caller gives.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from genai_compiler.lower.decoder_components import Data, application_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
-from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files, run_front
+from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files
+from genai_compiler.lower.file_or_tensors import file_or_tensors, media_told
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
-from genai_compiler.lower.picture_front import Roles, picture_front, picture_roles
+from genai_compiler.lower.picture_fitting import Roles
+from genai_compiler.lower.picture_front import picture_front, picture_roles
 from genai_compiler.lower.program_front import program_front
-from genai_compiler.lower.sound_front import sound_front, sound_port
+from genai_compiler.lower.sound_front import sound_fits, sound_front
+from genai_compiler.lower.sound_roles import MODE, sound_roles
 from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens, special_tokens
@@ -41,34 +43,61 @@ def with_media(
     steps: list[Data] = []
     taken: set[str] = set()
     for stage in once:
-        port = sound_port([stage], notes.said[AUDIO]) if AUDIO not in taken else None
+        roles = sound_roles([stage], notes) if AUDIO not in taken else None
         front = None
-        if port is not None:
-            front, found = sound_front(notes, stage, port)
+        if roles is not None and MODE not in roles:
+            front, found = sound_front(notes, stage, roles, tokens)
             problems += found
             taken.add(AUDIO)
-        steps += [invoke_stage(stage, workflow)] if front is None else _heard(front, stage, document)
+        steps += [invoke_stage(stage, workflow)] if front is None else file_or_tensors(front, stage, document)
     for stage in (stage for medium in media for stage in medium.stages):
         invoke_stage(stage, workflow)  # components stand in the order in which they run
-    for medium in media:
-        roles, port, front = picture_roles(medium), sound_port(medium.stages, notes.said[AUDIO]), None
-        if roles is not None and IMAGE not in taken:
-            front, found = _picture_front(notes, medium, roles, tokens)
-            problems += found
-            taken.add(IMAGE)
-        elif roles is None and port is not None and AUDIO not in taken:
-            front, found = sound_front(notes, medium.stages[-1], port)
-            problems += found
-            taken.add(AUDIO)
+    sound = _of_sound(media, notes)
+    fronts = [_front(notes, medium, tokens, taken, problems, medium is sound) for medium in media]
+    shown = [flag for medium, front in zip(media, fronts, strict=True) for flag in _shows(medium, front)]
+    for medium, front in zip(media, fronts, strict=True):
         if front is None:
             steps.append(of_tensors(medium, workflow))
             continue
         declare_front(front, document)
-        steps += _either(front, medium, facts, workflow)
+        steps += _either(front, medium, facts, workflow, shown)
     workflow["steps"] = [*steps, *workflow["steps"]]
     if any(each["kind"] == "branch" for each in steps):
         workflow["manifest"]["capabilities"].append("input_presence")
     return document, (*problems, *_unused(notes, taken, bool(media)))
+
+
+def _of_sound(media: list[Medium], notes: MediaNotes) -> Medium | None:
+    """The medium that is sound: of several that could be, the first that takes what a file makes."""
+    roles = [(each, sound_roles(each.stages, notes)) for each in media if picture_roles(each) is None]
+    found = [(each, its) for each, its in roles if its is not None]
+    fitting = [each for each, its in found if len(found) > 1 and sound_fits(notes, its)]
+    return next(iter([*fitting, *(each for each, _ in found)]), None)
+
+
+def _front(
+    notes: MediaNotes, medium: Medium, tokens: SpecialTokens, taken: set[str], problems: list[Problem], heard: bool
+) -> FileFront | None:
+    """The front of a medium, None where its tensors are the caller's. taken: the media that have one already."""
+    pictures, sounds = picture_roles(medium), sound_roles(medium.stages, notes) if heard else None
+    if pictures is not None and IMAGE not in taken:
+        front, found = _picture_front(notes, medium, pictures, tokens)
+        taken.add(IMAGE)
+    elif pictures is None and sounds is not None and AUDIO not in taken:
+        front, found = sound_front(notes, medium.stages[-1], sounds, tokens, medium)
+        taken.add(AUDIO)
+    else:
+        return None
+    problems += found
+    return front
+
+
+def _shows(medium: Medium, front: FileFront | None) -> Iterator[str]:
+    """The flags that tell whether a request has pictures."""
+    if picture_roles(medium) is not None:
+        if front is not None:
+            yield front.presence
+        yield from (each.presence for stage in medium.stages for each in stage.inputs if each.asked)
 
 
 def _unused(notes: MediaNotes, taken: set[str], media: bool) -> Iterator[Problem]:
@@ -90,9 +119,12 @@ def _picture_front(
     return picture_front(notes, medium, roles, tokens)
 
 
-def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Data) -> list[Data]:
-    """The steps that make the medium's value of files, else of tensors; and positions, where grids tell them."""
-    made, result = of_files(front, medium, workflow)
+def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Data, shown: Sequence[str]) -> list[Data]:
+    """The steps that make the medium's value of files, else of tensors; and positions, where grids tell them.
+
+    shown: the flags that tell whether there are pictures.
+    """
+    made, result = of_files(front, medium, workflow, media_told(front, medium, workflow, shown))
     tensors = of_tensors(_called(medium, f"{medium.value}.tensors"), workflow)
     outputs = {medium.value: {"cases": {"true": result}, "default": f"{medium.value}.tensors"}}
     default: Data = tensors
@@ -104,34 +136,6 @@ def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Dat
         positions = [_positions(front, medium, facts, workflow, grid)]
     branch = {"predicate": front.presence, "cases": {"true": made}, "default": default, "outputs": outputs}
     return [{"kind": "branch", **branch}, *positions]
-
-
-def _heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
-    """A stage that always runs, on what is made of files or else on the caller's tensor; one of them must be there."""
-    workflow = document["pipeline"]["workflow"]
-    declare_front(front, document)
-    (port,) = front.feeds
-    given = next(each for each in stage.inputs if each.port.name == port)
-    asked = replace(given, optional=True)
-    inputs = tuple(asked if each == given else each for each in stage.inputs)
-    contract, value = stage.result(given.port), f"{front.kind}.heard"
-    same = binding("same_sound", contract, contract, workflow, {})
-    ends = {"inputs": {"entries": given.value}, "outputs": {"entries": f"{value}.given"}}
-    tensor = {"kind": "invoke", "component": same, **ends}
-    default = {
-        "kind": "branch",
-        "predicate": asked.presence,
-        "cases": {"true": tensor},
-        "outputs": {f"{value}.tensor": {"cases": {"true": f"{value}.given"}}},
-    }
-    branch = {
-        "kind": "branch",
-        "predicate": front.presence,
-        "cases": {"true": run_front(front)},
-        "default": default,
-        "outputs": {value: {"cases": {"true": front.feeds[port]}, "default": f"{value}.tensor"}},
-    }
-    return [branch, invoke_stage(replace(stage, inputs=inputs), workflow, {port: value})]
 
 
 def _called(medium: Medium, value: str) -> Medium:

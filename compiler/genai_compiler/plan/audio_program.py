@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from genai_compiler.check.audio_program import audio_chain
+from genai_compiler.read.audio_features import AudioFeatures
 from genai_compiler.read.document import AudioProgram as Document
 
 
@@ -15,7 +16,8 @@ from genai_compiler.read.document import AudioProgram as Document
 class AudioProgram:
     """steps: (op, its number) on the samples, in order. window: their fixed number. mels: bands of the features.
 
-    Both are 0 where there is none. outputs: (port of the adapter, content).
+    Both are 0 where there is none. outputs: (port of the adapter, content). variants, strides, types: of features by
+    stated numbers.
     """
 
     steps: tuple[tuple[str, int | float], ...]
@@ -25,6 +27,9 @@ class AudioProgram:
     most: int = 0
     frames: int = 0
     zeros: bool = False
+    variants: tuple[AudioFeatures, ...] = ()
+    strides: tuple[int, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
 
 
 def audio_program(document: Document, ports: Mapping[str, str]) -> AudioProgram:

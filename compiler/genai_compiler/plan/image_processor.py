@@ -2,7 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-from genai_compiler.lower.followed_picture import COORDINATES, ENTRIES, GRID, MASK, PIXELS, SIZES, followed
+from genai_compiler.lower.followed_picture import (
+    ASPECT,
+    COORDINATES,
+    ENTRIES,
+    GRID,
+    MASK,
+    PIXELS,
+    SIZES,
+    TILE_COUNT,
+    TILES,
+    followed,
+)
 from genai_compiler.plan.image_program import ImageOutput, ImagePatches, ImageProgram, ImageResize, ImageViews
 from genai_compiler.read.image_processor import ImageProcessor
 
@@ -13,14 +24,18 @@ CONTENTS: Mapping[str, str] = {
     COORDINATES: "patch_coordinates",
     MASK: "validity_mask",
     ENTRIES: "entries",
+    ASPECT: "aspect",
+    TILES: "part_mask",
+    TILE_COUNT: "parts",
 }
 """Port of the processor's adapter -> what it gives."""
 
 
 def processor_program(
-    file: ImageProcessor, outputs: Sequence[tuple[str, str]], cut: ImagePatches | None = None
+    file: ImageProcessor, outputs: Sequence[tuple[str, str]], cut: ImagePatches | None = None, filled: bool = False
 ) -> ImageProgram:
     """The program of a file. outputs: (port of PIXELS and so on, dtype). cut: patches that the file leaves to others.
+    filled: pictures have as many tiles as there may be, those that lack are zeros.
 
     Raises CompileError `bad-processor`.
     """
@@ -44,5 +59,5 @@ def processor_program(
         length=picture.length,
         crop=picture.crop,
         stacks=patches is None,
-        views=ImageViews(**picture.views) if picture.views else None,
+        views=ImageViews(**picture.views, filled=filled) if picture.views else None,
     )

@@ -67,13 +67,15 @@ class ImagePatches:
 class ImageViews:
     """Square views of a picture, `size` pixels each: the whole, then its parts, at most `most`.
 
-    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros.
+    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros;
+    filled: of tiles always `most`.
     """
 
     mode: str
     size: int
     most: int
     cell: int = 14
+    filled: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """An adapter that runs a processor file of the package -> the program that the file says."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.dtypes import canonical
 from genai_compiler.plan.image_processor import CONTENTS, processor_program
 from genai_compiler.plan.image_program import ImagePatches, ImageProgram
 from genai_compiler.plan.report import WORKFLOW
 from genai_compiler.problem import CompileError, Problem
-from genai_compiler.read.audio_processor import AudioProcessor, read_audio_processor
+from genai_compiler.read.audio_processor import read_audio_processor
 from genai_compiler.read.document import AdapterImplementation, Component
 from genai_compiler.read.image_processor import read_image_processor
 from genai_compiler.read.package import Package
@@ -14,6 +17,9 @@ from genai_compiler.read.places import format_path
 
 PROCESSORS = frozenset({"genai-compile.image-processor@1", "genai-compile.audio-processor@1"})
 """Adapters whose artifact is a processor file."""
+HEARD, ENTRIES = "audio_features", "entries"
+SOUNDS: Mapping[str, str] = {HEARD: "float32", "frame_mask": "bool", "valid_frames": "int64", ENTRIES: "int64"}
+"""Port of a sound processor's adapter, which is also what it gives -> its usual type."""
 
 
 def processor_faults(package: Package) -> tuple[Problem, ...]:
@@ -32,12 +38,13 @@ def processor_faults(package: Package) -> tuple[Problem, ...]:
 def file_program(name: str, declared: Component, package: Package) -> AudioProgram | ImageProgram:
     """The program of the file of the component `name`. Raises CompileError with what is wrong with either.
 
-    Parameters `patch`, `frames`, `merge` say how pictures are cut where the file leaves that open.
+    Parameters `patch`, `frames`, `merge` say how pictures are cut where the file leaves that open; `filled`, that there
+    are always as many tiles as there may be; `one_size`, that pictures of several sizes are refused.
     """
     how, contract = declared.implementation, declared.contract
     assert isinstance(how, AdapterImplementation)
     if how.abi == "genai-compile.audio-processor":
-        return _of_sound(declared, read_audio_processor(package.root, how.artifact or ""))
+        return _of_sound(name, declared, package)
     unknown = sorted(set(declared.ports.outputs) - set(CONTENTS))
     if unknown:
         known = ", ".join(CONTENTS)
@@ -52,7 +59,9 @@ def file_program(name: str, declared: Component, package: Package) -> AudioProgr
             raise _refused(package, name, "bad-processor", what, "write three whole numbers above 0")
         size, frames, merge = (int(str(each)) for each in sizes)
         cut = ImagePatches(size, frames, merge, raster=True, temporal_major=True)
-    return processor_program(read_image_processor(package.root, how.artifact or ""), outputs, cut)
+    file = read_image_processor(package.root, how.artifact or "")
+    made = processor_program(file, outputs, cut, bool(given.get("filled")))
+    return replace(made, stacks=made.stacks and not given.get("one_size"))
 
 
 def _refused(package: Package, name: str, code: str, what: str, help: str) -> CompileError:
@@ -60,7 +69,21 @@ def _refused(package: Package, name: str, code: str, what: str, help: str) -> Co
     return CompileError([Problem(code, package.places.find(path), format_path(path), what, help)])
 
 
-def _of_sound(declared: Component, file: AudioProcessor) -> AudioProgram:
-    outputs = tuple((port, "audio_features") for port in declared.ports.outputs)
-    steps: tuple[tuple[str, int | float], ...] = (("resample", file.rate),)
-    return AudioProgram(steps, file.window, file.mels, outputs, file.most, file.frames, file.zeros)
+def _of_sound(name: str, declared: Component, package: Package) -> AudioProgram:
+    how = declared.implementation
+    assert isinstance(how, AdapterImplementation)
+    file = read_audio_processor(package.root, how.artifact or "")
+    ports = declared.ports.outputs
+    offered = [each for each in SOUNDS if each != ENTRIES or file.strides is not None] if file.variants else [HEARD]
+    unknown = sorted(set(ports) - set(offered))
+    if unknown:
+        what = f"{file.name} gives no {', '.join(unknown)}"
+        raise _refused(package, name, "unknown-port", what, f"ports are {', '.join(offered)}")
+    outputs = tuple((port, port) for port in ports)
+    if not file.variants:
+        steps: tuple[tuple[str, int | float], ...] = (("resample", file.rate),)
+        return AudioProgram(steps, file.window, file.mels, outputs, file.most, file.frames, file.zeros)
+    stated = ((port, canonical(each.dtype)) for port, each in ports.items())
+    types = tuple((port, dtype) for port, dtype in stated if dtype != SOUNDS[port])
+    strides = file.strides or ()
+    return AudioProgram((), 0, 0, outputs, file.most, variants=file.variants, strides=strides, types=types)

@@ -1,4 +1,4 @@
-"""An audio processor file -> what it makes of a sound: log-mel features, and all numbers that decide them.
+"""An audio processor file -> what it makes of a sound: features, and all numbers that decide them.
 
 Two dialects, told apart by content: `feature_extraction.sequence` (operations of onnxruntime-extensions), and the flat
 keys of a Hugging Face feature extractor.
@@ -6,18 +6,26 @@ keys of a Hugging Face feature extractor.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import pi, sin
 from pathlib import Path
 from typing import Any
 
 from genai_compiler.problem import CompileError, Place, Problem, errors
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.audio_features import FEATURES, AudioFeatures
+from genai_compiler.read.audio_operations import (
+    AUDIO_OPERATIONS,
+    FFT,
+    HOP,
+    RATE,
+    AudioForm,
+    audio_fault,
+)
 from genai_compiler.read.config_json import ConfigText, Json, parse_config
+from genai_compiler.read.framed_sound import framed_features, hf_sound
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.suggest import did_you_mean
 
 SEQUENCE: DocPath = ("feature_extraction", "sequence")
-RATE, FFT, HOP = 16_000, 400, 160
 _SECONDS = 30
 _FLAT = ("feature_size", "n_fft", "hop_length")
 
@@ -27,6 +35,8 @@ class AudioProcessor:
     """A file, followed. rate: Hz of its samples. most: samples that count, 0: all. window: their fixed number, 0: none.
 
     frames: of the features, 0: as the samples make. zeros: silence lies beyond a clip's ends, else it is reflected.
+    variants: instead of all that, features by stated numbers, one for each rate, in rising order. strides: how many of
+    their frames, and of these, an entry of a prompt stands for; None: nobody says.
     """
 
     name: str
@@ -37,6 +47,8 @@ class AudioProcessor:
     mels: int = 80
     frames: int = 0
     zeros: bool = False
+    variants: tuple[AudioFeatures, ...] = ()
+    strides: tuple[int, ...] | None = None
 
     def problem(self, path: DocPath, what: str, help: str = "") -> Problem:
         """A problem of the file, `bad-processor`."""
@@ -56,7 +68,11 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
         raise CompileError([fault.problem(Place(name), "")]) from fault
     text = parse_config(file.file.read_bytes(), file.name)
     reading = _Reading(AudioProcessor(file.name, text))
-    found = reading.flat() if is_flat(text.root) else reading.sequence()
+    framed = hf_sound(text.root) if _listed(text.root) is None else None
+    if framed is not None:
+        found = reading.framed(*framed)
+    else:
+        found = reading.flat() if is_flat(text.root) else reading.sequence()
     if errors(reading.problems):
         raise CompileError([*text.problems, *reading.problems])
     return found
@@ -64,7 +80,7 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
 
 def describes_audio(text: ConfigText) -> bool:
     """Whether a file says how sound is processed, in either dialect."""
-    return _listed(text.root) is not None or is_flat(text.root)
+    return _listed(text.root) is not None or is_flat(text.root) or hf_sound(text.root) is not None
 
 
 def is_flat(root: Json) -> bool:
@@ -78,33 +94,18 @@ def _listed(root: Json) -> list[Json] | None:
     return sequence if isinstance(sequence, list) else None
 
 
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "AudioDecoder": {
-        "target_sample_rate": RATE,
-        "target_sample_rates": [],
-        "stereo_to_mono": 1,
-        "max_samples": _SECONDS * RATE,
-    },
-    "STFTNorm": {
-        "n_fft": FFT,
-        "frame_length": FFT,
-        "hop_length": HOP,
-        "win_fn": "hann",
-        "hann_win": [],
-        "_comment": "",
-    },
-    "LogMelSpectrum": {
-        "chunk_size": _SECONDS,
-        "hop_length": HOP,
-        "n_fft": FFT,
-        "n_mel": 80,
-        "feature_first": 1,
-        "no_padding": 0,
-    },
-}
-"""Operation -> attribute -> default. They come in this order."""
-_FREE = frozenset({"max_samples", "chunk_size", "n_mel", "hann_win", "_comment", "no_padding"})
-"""Attributes that need not have their default: the others say what is carried out one way only."""
+_SPECTRUM = ("decode", "spectrum", "bands")
+_CHAINS = (_SPECTRUM, *(("decode", each) for each in FEATURES), ("decode", "emphasised", "even"))
+"""What operations may follow each other, by what they do."""
+_NEEDS_RATE = "natural"
+"""Features that take the rate of their samples as well, which only one of the decoders gives."""
+_WITH_RATE = "AudioDecoderEx"
+_STRIDES: Mapping[str, tuple[int, ...]] = {"htk": (2, 2), "raw": ()}
+"""Features -> how many frames, and how many of these, an entry of a prompt stands for, where convention says so."""
+_MOST_WEIGHTS = 1 << 24
+"""Bands times samples of a transform, of which half are places of a spectrum."""
+Found = tuple[str, str, Mapping[str, Any], DocPath]
+"""An operation of a file: its name, what it does, its attributes, its place."""
 
 
 @dataclass
@@ -116,25 +117,53 @@ class _Reading:
         self.problems.append(self.file.problem(path, what, help))
 
     def sequence(self) -> AudioProcessor:
-        """The operations of a sequence: decode, spectrum, mel bands."""
+        """The operations of a sequence: decode, and features in one or two steps."""
         listed = _listed(self.file.text.root)
         if listed is None:
             what = "the file describes no audio processor: it has neither feature_extraction.sequence nor feature_size"
             self.refuse((), what, "name the file that does")
             return self.file
         found = list(self._operations(listed))
-        if not self.problems and [kind for kind, _ in found] != list(_DEFAULTS):
-            kinds = ", ".join(kind for kind, _ in found) or "nothing"
-            self.refuse(SEQUENCE, f"the sequence is {kinds}", f"offered is {', '.join(_DEFAULTS)}, in this order")
-        of = dict(found)
+        does = tuple(each[1] for each in found)
+        if not self.problems and does not in _CHAINS:
+            names = ", ".join(each[0] for each in found) or "nothing"
+            self.refuse(SEQUENCE, f"the sequence is {names}", f"offered are {'; '.join(map(_spelled, _CHAINS))}")
         if self.problems:
             return self.file
-        mel = of["LogMelSpectrum"]
-        frames = 0 if mel["no_padding"] else mel["chunk_size"] * RATE // HOP
-        most = of["AudioDecoder"]["max_samples"]
-        return replace(self.file, most=most, mels=mel["n_mel"], frames=frames, zeros=True)
+        return self._log_mel(found) if does == _SPECTRUM else self._stated(found)
 
-    def _operations(self, listed: list[Json]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _log_mel(self, found: list[Found]) -> AudioProcessor:
+        decode, mel = found[0][2], found[2][2]
+        for name in ("target_sample_rate", "target_sample_rates"):
+            if decode[name] not in (RATE, [RATE], []):
+                self.refuse((*found[0][3], "attrs", name), f"{name!r} is {decode[name]}; {RATE} is offered")
+        frames = 0 if mel["no_padding"] else mel["chunk_size"] * RATE // HOP
+        return replace(self.file, most=decode["max_samples"], mels=mel["n_mel"], frames=frames, zeros=True)
+
+    def _stated(self, found: list[Found]) -> AudioProcessor:
+        """Features whose every number the file states."""
+        (decoder, _, decode, _), (name, does, attributes, path) = found[:2]
+        rates = tuple(sorted(decode["target_sample_rates"])) or (decode["target_sample_rate"],)
+
+        def refuse(attribute: str, what: str) -> None:
+            place = (*path, "attrs", attribute) if attribute else path
+            self.refuse(place, f"{attribute or name!r} can't be followed: {what}" if attribute else f"{name}: {what}")
+
+        if does == _NEEDS_RATE and decoder != _WITH_RATE:
+            refuse("", f"it takes the rate of its samples, which {decoder} does not give: decode with {_WITH_RATE}")
+        variants = tuple(FEATURES[does](attributes, rates, refuse))
+        if any(each.mels * max(each.fft, each.bank[0]) > _MOST_WEIGHTS for each in variants):
+            refuse("", f"its bands over its spectrum are more than {_MOST_WEIGHTS} weights")
+        strides = (attributes["audio_compression_rate"],) if does == _NEEDS_RATE else _STRIDES.get(does)
+        if len(found) > 2:
+            even = found[2][2]
+            if not even["feature_first"]:
+                where = (*found[2][3], "attrs", "feature_first")
+                self.refuse(where, f"the features of {name} have their bands first, and 'feature_first' is 0")
+            variants = tuple(replace(each, spread=float(even["eps"])) for each in variants)
+        return replace(self.file, most=decode["max_samples"], variants=variants, strides=strides)
+
+    def _operations(self, listed: list[Json]) -> Iterator[Found]:
         for at, each in enumerate(listed):
             path: DocPath = (*SEQUENCE, at, "operation")
             operation = each.get("operation") if isinstance(each, dict) else None
@@ -142,25 +171,34 @@ class _Reading:
                 self.refuse((*SEQUENCE, at), "an entry is an object with the member 'operation'")
                 continue
             kind = operation.get("type")
-            kind = "AudioDecoder" if kind == "AudioDecoderEx" else kind
-            if not isinstance(kind, str) or kind not in _DEFAULTS:
-                help = did_you_mean(str(kind), _DEFAULTS) or f"offered are {', '.join(_DEFAULTS)}"
+            if not isinstance(kind, str) or kind not in AUDIO_OPERATIONS:
+                help = did_you_mean(str(kind), AUDIO_OPERATIONS) or f"offered are {', '.join(AUDIO_OPERATIONS)}"
                 self.refuse((*path, "type"), f"the audio operation {kind!r} is not offered here", help)
                 continue
-            yield kind, self._attributes(kind, operation.get("attrs"), (*path, "attrs"))
+            form = AUDIO_OPERATIONS[kind]
+            yield kind, form.does, self._attributes(kind, form, operation.get("attrs"), (*path, "attrs")), path
 
-    def _attributes(self, kind: str, stated: Json, path: DocPath) -> Mapping[str, Any]:
-        found = dict(_DEFAULTS[kind])
+    def _attributes(self, kind: str, form: AudioForm, stated: Json, path: DocPath) -> Mapping[str, Any]:
+        found = dict(form.defaults)
         if stated is not None and not isinstance(stated, dict):
             self.refuse(path, f"the attributes of {kind} are no object")
         for name, value in stated.items() if isinstance(stated, dict) else ():
             if name not in found:
                 self.refuse((*path, name), f"{kind} has no attribute {name!r}", did_you_mean(name, found))
-            elif fault := _fault(name, value, found[name]):
+            elif fault := audio_fault(form, name, value):
                 self.refuse((*path, name), f"{name!r} of {kind} {fault}")
             else:
                 found[name] = value
         return found
+
+    def framed(self, root: Mapping[str, Json], at: DocPath) -> AudioProcessor:
+        """The flat keys of an extractor whose frames are stated; the whole clip counts."""
+
+        def refuse(key: str, what: str) -> None:
+            self.refuse((*at, key), f"{key} can't be followed: {what}")
+
+        variants = tuple(framed_features(root, refuse))
+        return replace(self.file, variants=variants, strides=_STRIDES["htk"])
 
     def flat(self) -> AudioProcessor:
         """The flat keys of an extractor: clips reflected at their ends, filled up with silence to a fixed length."""
@@ -178,32 +216,10 @@ class _Reading:
         return replace(self.file, mels=int(str(mels)), window=int(str(seconds)) * RATE)
 
 
-def _fault(name: str, value: Json, default: Any) -> str:
-    """What is wrong with an attribute's value, "" for nothing."""
-    if name == "_comment":
-        return ""
-    if name == "hann_win":
-        return "" if _is_hann(value) else f"is another window than the periodic Hann window of {FFT}"
-    if name in ("target_sample_rates", "win_fn"):
-        return "" if value in (default, [RATE]) else f"is {value!r}; {default!r} is offered"
-    if not _whole(value):
-        return f"is {value!r}: a whole number"
-    number = int(str(value))
-    if name not in _FREE:
-        return "" if number == default else f"is {number}; {default} is offered"
-    least = 0 if name in ("max_samples", "no_padding") else 1
-    most = {"n_mel": 512, "chunk_size": 3600, "no_padding": 1}.get(name, 64 << 20)
-    return "" if least <= number <= most else f"is {number}: from {least} to {most}"
-
-
-def _is_hann(value: Json) -> bool:
-    """Whether the numbers of a window are those that are used without them."""
-    if not isinstance(value, list) or not all(isinstance(each, int | float) for each in value):
-        return False
-    return not value or (
-        len(value) == FFT
-        and all(abs(float(str(each)) - sin(pi * at / FFT) ** 2) < 1e-4 for at, each in enumerate(value))
-    )
+def _spelled(chain: tuple[str, ...]) -> str:
+    """A chain in the format's own names, the first one of each kind."""
+    names = {form.does: name for name, form in reversed(tuple(AUDIO_OPERATIONS.items()))}
+    return ", ".join(names[each] for each in chain)
 
 
 def _whole(value: Json) -> bool:

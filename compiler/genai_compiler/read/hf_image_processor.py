@@ -16,14 +16,34 @@ _NAMES = {"nearest": "NEAREST", "lanczos": "LANCZOS", "bilinear": "LINEAR", "bic
 _TEMPORAL = 2
 
 
-def is_hf_image(root: Json) -> bool:
-    """Whether a file's members are those of an image processor."""
-    return isinstance(root, dict) and ("image_processor_type" in root or ("image_mean" in root and "size" in root))
+_OFFERED = frozenset({
+    "do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_flip_channel_order"
+})  # fmt: skip
+"""What is done, or is without effect on files: whatever else a class does is not followed."""
+_INNER = "image_processor"
+_NEAR = 1e-6
+
+
+def hf_image(root: Json) -> tuple[Mapping[str, Json], DocPath] | None:
+    """(the members of an image processor, where they stand), None where neither a file nor its part is one."""
+    if not isinstance(root, dict):
+        return None
+    if "image_processor_type" in root or ("image_mean" in root and "size" in root):
+        return root, ()
+    inner = root.get(_INNER)
+    found = hf_image(inner) if isinstance(inner, dict) and _INNER not in inner else None
+    return (found[0], (_INNER,)) if found is not None else None
 
 
 def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
     """(what is done, attributes, the key that asks for it). refuse: told of what can't be followed."""
+    for key in (each for each in root if each.startswith("do_") and each not in _OFFERED):
+        if root[key] is True:
+            refuse((key,), f"{key} is not offered", "make the tensors with the model's own processor")
     yield "decode", {"color_space": "RGB"}, ""
+    if "max_soft_tokens" in root:
+        yield from _budget(root, refuse)
+        return
     if root.get("do_resize", True):
         yield from _resize(root, refuse)
     if root.get("do_center_crop", False):
@@ -32,6 +52,8 @@ def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[st
             refuse(("crop_size",), "do_center_crop needs crop_size, with height and width", "")
         else:
             yield "crop", {"height": size[0], "width": size[1]}, "crop_size"
+    if root.get("do_flip_channel_order", False):
+        yield "swap", {}, "do_flip_channel_order"
     if root.get("do_rescale", True):
         factor = root.get("rescale_factor", 1 / 255)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
@@ -54,6 +76,27 @@ def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[st
     yield "permute", {"dims": (2, 0, 1)}, ""
 
 
+def _budget(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
+    """Patches under a budget of entries, of levels from 0 to 1, resampled by cubes: nothing else is offered of them."""
+    sizes = {
+        key: root[key] for key in ("patch_size", "max_soft_tokens", "pooling_kernel_size") if _whole(root.get(key))
+    }
+    if len(sizes) < 3:
+        what = "patches under a budget need the whole numbers patch_size, max_soft_tokens and pooling_kernel_size"
+        refuse(("max_soft_tokens",), what, "")
+        return
+    if _filter(root.get("resample"), refuse) != "CUBIC":
+        refuse(("resample",), "patches under a budget are resampled by cubes (3)", "")
+    factor = root.get("rescale_factor", 1 / 255)
+    near = isinstance(factor, int | float) and not isinstance(factor, bool) and abs(factor - 1 / 255) < _NEAR
+    if not near or root.get("do_rescale", True) is not True:
+        refuse(("rescale_factor",), "patches under a budget are numbers from 0 to 1", "")
+    plain = root.get("image_mean") == [0, 0, 0] and root.get("image_std") == [1, 1, 1]
+    if root.get("do_normalize", True) and not plain:
+        refuse(("do_normalize",), "patches under a budget are not normalised", "")
+    yield "budget", sizes, "max_soft_tokens"
+
+
 def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
     """To height and width, to a shortest edge, or to an area between two bounds where patches are merged."""
     size = root.get("size")
@@ -63,6 +106,10 @@ def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Att
     least = known.get("min_pixels", known.get("shortest_edge", root.get("min_pixels")))
     most = known.get("max_pixels", known.get("longest_edge", root.get("max_pixels")))
     fixed = _size(size)
+    if _whole(size) and root.get("do_center_crop", False):
+        what = f"size is {size}: whether that is a shortest edge or both edges is a matter of the class"
+        refuse(("size",), what, 'write {"shortest_edge": ...} or {"height": ..., "width": ...}')
+        return
     if _whole(patch) and _whole(merge) and _whole(least) and _whole(most):
         bounds = {"min_pixels": least, "max_pixels": most, "patch_size": patch, "merge_size": merge}
         yield "resize", {**attributes, **bounds, "smart_resize": 1, "half_even": 1, "height": 1, "width": 1}, "size"
@@ -70,8 +117,6 @@ def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Att
         yield "resize", {**attributes, "height": fixed[0], "width": fixed[1]}, "size"
     elif set(known) == {"shortest_edge"} and _whole(known["shortest_edge"]):
         yield "resize", {**attributes, "shortest": known["shortest_edge"]}, "size"
-    elif _whole(root.get("max_soft_tokens")) and _whole(patch) and _whole(root.get("pooling_kernel_size")):
-        refuse(("image_processor_type",), "patches under a budget are described by a program (preprocessing.image)", "")
     else:
         refuse(("size",), f"the size {size!r} is none that can be followed", "state height and width")
 

@@ -51,17 +51,20 @@ _LIMITS = {
     **dict.fromkeys(("merge_size", "pooling_kernel_size", "temporal_patch_size"), 64),
     "max_soft_tokens": 1 << 16,
     "dynamic_hd": 256,
+    "max_image_tiles": 64,
 }
 """Attribute -> the largest value that is followed: what is beyond makes nothing, or more than a run may hold."""
 
 
 def attribute_fault(form: Form, name: str, value: Json) -> str:
     """What is wrong with an attribute's value, "" for nothing. The format is strict: flags are 0 and 1."""
-    default = form.defaults[name]
+    default, key = form.defaults[name], name.rpartition("/")[2]
     if name in _WORDS:
         return "" if value in _WORDS[name] else f"is {value!r}: one of {', '.join(_WORDS[name])}"
+    if name == "size":
+        return _size_fault(value)
     if isinstance(default, tuple):
-        return _numbers_fault(name, value)
+        return _numbers_fault(key, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"is {value!r}: a number" + (", not a boolean" if isinstance(value, bool) else "")
     if isinstance(default, float):
@@ -72,6 +75,14 @@ def attribute_fault(form: Form, name: str, value: Json) -> str:
         return "" if value in (0, 1) else f"is {value}: 0 or 1"
     largest = _LIMITS.get(name, _LARGEST)
     return "" if 0 < value <= largest else f"is {value}: from 1 to {largest}"
+
+
+def _size_fault(value: Json) -> str:
+    """Height and width of a tile, which is square."""
+    most = _LIMITS["height"]
+    edges = [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
+    fits = edges == value and len(edges) == 2 and edges[0] == edges[1] and 0 < edges[0] <= most
+    return "" if fits else f"is {value!r}: twice one whole number from 1 to {most}"
 
 
 def _numbers_fault(name: str, value: Json) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.config_json import ConfigText, Json, parse_config
-from genai_compiler.read.hf_image_processor import hf_operations, is_hf_image
+from genai_compiler.read.hf_image_processor import hf_image, hf_operations
 from genai_compiler.read.image_operations import OPERATIONS, Attributes, Form, attribute_fault
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.suggest import did_you_mean
@@ -64,7 +64,7 @@ def read_image_processor(root: Path, name: str) -> ImageProcessor:
 
 def describes_images(text: ConfigText) -> bool:
     """Whether a file says how images are processed, in either dialect."""
-    return _listed(text.root) is not None or is_hf_image(text.root)
+    return _listed(text.root) is not None or hf_image(text.root) is not None
 
 
 def _listed(root: Json) -> list[Json] | None:
@@ -84,9 +84,15 @@ class _Reading:
     def operations(self) -> Iterator[Operation]:
         root = self.file.text.root
         listed = _listed(root)
-        if listed is None and isinstance(root, dict) and is_hf_image(root):
-            for does, attributes, key in hf_operations(root, self.refuse):
-                yield Operation(key or does, does, attributes, (key,) if key else ())
+        flat = hf_image(root) if listed is None else None
+        if flat is not None:
+            members, inner = flat
+
+            def refuse(path: DocPath, what: str, help: str) -> None:
+                self.refuse((*inner, *path), what, help)
+
+            for does, attributes, key in hf_operations(members, refuse):
+                yield Operation(key or does, does, attributes, (*inner, key) if key else inner)
             return
         if listed is None:
             what = "the file describes no image processor: it has neither processor.transforms nor image_processor_type"

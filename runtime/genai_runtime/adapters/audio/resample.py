@@ -32,7 +32,7 @@ def resample(samples: npt.NDArray[np.float32], source: int, target: int, window:
     Raises ExecutionError `audio-too-long` when the result would have more than MAX_SAMPLES samples.
     """
     count = samples.shape[-1]
-    length = (count * target + source // 2) // source
+    length = length_at(count, source, target)
     if length * max(1, samples.size // max(count, 1)) > MAX_SAMPLES:
         what = f"{count} samples at {source} Hz are {length} at {target} Hz, more than {MAX_SAMPLES}"
         raise ExecutionError("audio-too-long", what, help="cut the sound into parts")
@@ -56,6 +56,11 @@ def resample(samples: npt.NDArray[np.float32], source: int, target: int, window:
         known = np.abs(total) > np.finfo(np.float64).eps
         made[..., start : start + len(places)] = np.where(known, summed / np.where(known, total, 1), 0)
     return made
+
+
+def length_at(count: int, source: int, target: int) -> int:
+    """How many samples at `target` Hz so many at `source` Hz become."""
+    return (count * target + source // 2) // source
 
 
 class _Weights:

@@ -14,7 +14,7 @@ from genai_runtime.adapters.image.limits import hold_count, hold_elements, hold_
 from genai_runtime.adapters.image.patches import patch_coordinates, patch_grid, patchify
 from genai_runtime.adapters.image.program import ImageOutput, ImageProgram, ImageTiles, ImageViews
 from genai_runtime.adapters.image.sizes import Size, fitted, middle, resized
-from genai_runtime.adapters.image.views import canvas_of, entries_of_views, masks_of, seen, together
+from genai_runtime.adapters.image.views import canvas_of, entries_of_views, grids, masks_of, seen, together
 from genai_runtime.problem import RequestError
 from genai_runtime.values import ONNX_TYPE, Array, Value, encode, to_value
 
@@ -88,6 +88,8 @@ class Preprocess:
                 case "validity_mask":
                     masks = [masks_of(mask, views) for _, mask in painted if mask is not None]
                     array = _encoded(together(masks, 0, 1), each)
+                case "aspect" | "part_mask" | "parts":
+                    array = _encoded([_of_grid(canvas, each.content, views) for canvas, _ in painted], each)
                 case _:
                     array = _encoded([[entries_of_views(one.shape[:2], views)] for one in pictures], each)
             made[each.port] = to_value(array, each.dtype) if each.dtype in ONNX_TYPE else array
@@ -97,8 +99,10 @@ class Preprocess:
         """float [pictures, views, 3, size, size]."""
         table = level_table(output.levels, "float32")
         turned = [each[..., ::-1] if output.reverse else each for each in canvases]
-        floats = [seen(through_table(each[None], table)[0], views.size) for each in turned]
-        return encode(together(floats, 1 + views.most if views.mode == "squares" else 0, 0), output.dtype)
+        whole = views.mode != "tiles"
+        floats = [seen(through_table(each[None], table)[0], views.size, whole) for each in turned]
+        least = 1 + views.most if views.mode == "squares" else views.most if views.filled else 0
+        return encode(together(floats, least, 0), output.dtype)
 
     def _prepared(self, picture: Array) -> Prepared:
         program, original = self._program, picture.shape[:2]
@@ -207,6 +211,18 @@ def _tiled(picture: Array, how: ImageTiles) -> Prepared:
         whole = fitted(picture, (how.size, how.size), how.fit, how.interpolation)
         tiles = cutting.with_thumbnail(tiles, whole, how.thumbnail)
     return Prepared(tiles, size, canvas.shape[:2])
+
+
+def _of_grid(canvas: Array, content: str, views: ImageViews) -> list[int]:
+    """What a canvas' grid of tiles tells: its number among all grids, which tiles there are, or how many."""
+    down, across = canvas.shape[0] // views.size, canvas.shape[1] // views.size
+    match content:
+        case "aspect":
+            return [1 + grids(views.most).index((down, across))]
+        case "parts":
+            return [down * across]
+        case _:
+            return [int(at < down * across) for at in range(views.most)]
 
 
 def _channels(picture: Prepared, output: ImageOutput) -> Array:

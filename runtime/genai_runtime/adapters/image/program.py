@@ -13,6 +13,9 @@ Content = Literal[
     "transformed_size",
     "validity_mask",
     "entries",
+    "aspect",
+    "part_mask",
+    "parts",
 ]
 Levels = tuple[tuple[float, ...], ...]
 """What is done to every level of a channel, in order: (scale,) multiplies, (mean x 3, std x 3) normalises."""
@@ -78,15 +81,17 @@ class ImagePatches:
 
 @dataclass(frozen=True)
 class ImageViews:
-    """Square views of a picture, `size` pixels each: the whole, then its parts, at most `most`.
+    """Square views of a picture, `size` pixels each: the whole (not of tiles), then its parts, at most `most`.
 
-    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros.
+    mode: see `views`; cell: pixels of an entry of the mask. Of squares there are always 1 + most, the last ones zeros;
+    filled: of tiles always `most`.
     """
 
-    mode: Literal["squares", "fields"]
+    mode: Literal["squares", "fields", "tiles"]
     size: int
     most: int
     cell: int = 14
+    filled: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ class ImageProgram:
 
     crop: (height, width) of the middle that is kept after resizing. stacks: pictures of several sizes lie in one
     tensor, zeros below and to the right of the smaller ones. views: instead of all that, whose outputs are pixels,
-    transformed_size (the canvas'), validity_mask, and entries: how many of a prompt each picture takes.
+    transformed_size (the canvas'), validity_mask, entries: how many of a prompt each picture takes; and of tiles aspect
+    (which of all grids, from 1), part_mask (1 for each tile that there is), parts (how many).
     """
 
     outputs: tuple[ImageOutput, ...]

@@ -1,0 +1,98 @@
+"""The parts of a run in which contestants take turns: who, on which package, with which requests."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tools.bench.contestants import AGAIN, LOOP
+from tools.bench.place import ROOT, VERSIONS, Place
+from tools.bench.rounds import Scenario
+
+
+@dataclass(frozen=True)
+class Turns:
+    """One process: contestants on one package. rounds of a scenario: at most so many; 0: as many as asked."""
+
+    package: str
+    scenarios: tuple[Scenario, ...]
+    threads: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everyone, in the order of opening."""
+        return tuple(dict.fromkeys(name for each in self.scenarios for name in each.names))
+
+
+CONTEXTS = (128, 1024, 2048, 4096, 8000)
+TURNS = {
+    "decode-int4": Turns(
+        "int4", (Scenario(64, 128, (LOOP, "tokens", "text", "genai", "optimum", "llama", AGAIN), 0),)
+    ),
+    "decode-int8": Turns("int8", (Scenario(64, 32, (LOOP, "tokens", "genai", "optimum", AGAIN), 0, check=128),)),
+    "decode-fp32": Turns("fp32", (Scenario(64, 16, (LOOP, "tokens", "genai", "optimum", AGAIN), 0, check=128),)),
+    "threads": Turns("int4", (Scenario(64, 128, (LOOP, "tokens", "genai", AGAIN), 7),), threads=2),
+    "context": Turns(
+        "int4",
+        (
+            Scenario(256, 16, (LOOP, "tokens", "genai"), 5),
+            Scenario(512, 4, (LOOP, "tokens", "genai", AGAIN), 9),
+            Scenario(1024, 32, (LOOP, "tokens", "genai", "optimum", "numpy", AGAIN), 7),
+            Scenario(2048, 16, (LOOP, "tokens", "genai"), 3),
+        ),
+    ),
+    "batch": Turns(
+        "int4", tuple(Scenario(64, 32, (LOOP, "tokens", "genai"), 5, rows=rows) for rows in (1, 2, 4, 8))
+    ),
+    "size-tiny": Turns("tiny", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
+    "size-small": Turns("small", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
+    "size-medium": Turns("medium", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
+    "tiny": Turns("tiny", (Scenario(16, 512, (LOOP, "run-only", "tokens", "genai", AGAIN), 0),)),
+    "host": Turns("tiny", tuple(Scenario(length, 128, (LOOP, "tokens", AGAIN), 9) for length in CONTEXTS)),
+    "host-long": Turns("int4", tuple(Scenario(length, 48, (LOOP, "tokens", AGAIN), 2) for length in (128, 8000))),
+    "workflow": Turns(
+        "workflow", (Scenario(64, 64, ("one-graph", "workflow", "unhoisted", "one-graph-again"), 0),)
+    ),
+    "tiny-workflow": Turns(
+        "tiny-workflow",
+        (Scenario(16, 256, ("one-graph", "workflow", "policies-bound", "policies-run", "one-graph-again"), 0),),
+    ),
+}  # fmt: skip
+
+
+def present(place: Place, scenario: Scenario) -> Scenario:
+    """The scenario without the peers that are absent."""
+    names = tuple(name for name in scenario.names if name not in PEERS or place.has(name))
+    return Scenario(**{**asdict(scenario), "names": names})
+
+
+PEERS = ("genai", "optimum", "llama")
+
+
+def absent(place: Place, scenarios: Iterable[Scenario]) -> list[str]:
+    """Peers of these scenarios that are not installed."""
+    return sorted({name for each in scenarios for name in each.names if name in PEERS and not place.has(name)})
+
+
+def take_turns(place: Place, title: str, turns: Turns, rounds: int) -> dict[str, Any]:
+    """The round robin, in a process of its own: idle pools of other thread counts would take part."""
+    scenarios = [
+        present(place, Scenario(**{**asdict(each), "rounds": min(each.rounds or rounds, rounds)}))
+        for each in turns.scenarios
+    ]
+    names = Turns(turns.package, tuple(scenarios)).names
+    content = {
+        "contestants": [place.contestant(name, turns.package).as_data() for name in names],
+        "tokenizer": str(place.package(turns.package) / "tokenizer.json"),
+        "threads": turns.threads,
+        "scenarios": [asdict(each) for each in scenarios],
+    }
+    task, out = place.work / f"{title}.task.json", place.work / f"{title}.turns.json"
+    task.write_text(json.dumps(content), encoding="utf-8")
+    command: Sequence[str] = [sys.executable, "-m", "tools.bench.rounds", str(task), str(out)]
+    subprocess.run(command, env=place.environment, cwd=ROOT, check=True)
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    versions = {name: place.versions(name) for name in names if name in VERSIONS}
+    return {**found, "package": turns.package, "absent": absent(place, turns.scenarios), "versions": versions}
