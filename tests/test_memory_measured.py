@@ -94,3 +94,22 @@ def test_a_long_prompt_in_chunks_takes_the_memory_of_a_chunk(made: tuple[str, Pa
         print("chunk", chunk, round(found[chunk]["peak"] / 1e6, 1), round(memory.peak / 1e6, 1))
         assert memory.peak == pytest.approx(found[chunk]["peak"], rel=WITHIN)
     assert found[64]["peak"] < found[1024]["peak"]
+
+
+def test_a_thousand_requests_of_mixed_length_leave_memory_flat(made: tuple[str, Path]) -> None:
+    """Behind the first 25, one of which is of the greatest length, no more comes than one request's state.
+
+    The C library may keep buffers of a request that has ended. What grows with the number of requests or of different
+    lengths shows, and so does what a second request of one length takes more (both decision 0018).
+    """
+    form, folder = made
+    if form != "v1":
+        return
+    longest, new = 128, 4
+    command = [sys.executable, "-m", "tools.serve_requests", str(folder), "--longest", str(longest), "--new", str(new)]
+    ended = subprocess.run([*command, "--every", "25"], capture_output=True, check=True, cwd=ROOT)
+    seen = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert seen[-1]["requests"] == 1000
+    per_token = 30 * 2 * 3 * 64 * 4  # layers, key and value, heads, head size, float32
+    print(*(round(each["most"] / 1e6, 1) for each in seen))
+    assert max(each["most"] for each in seen[2:]) <= seen[1]["most"] + per_token * (longest + new)

@@ -13,10 +13,11 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROLLUP = Path("/proc/self/smaps_rollup")
+STATUS = Path("/proc/self/status")
 EVERY = 0.003
 """Seconds between two looks."""
 
@@ -27,24 +28,30 @@ def unique_bytes() -> int:
     return sum(int(line[1]) << 10 for line in lines if line[0] in ("Private_Clean:", "Private_Dirty:"))
 
 
+def anonymous_bytes() -> int:
+    """Resident memory of this process that no file backs; what other processes do has no part in it."""
+    lines = [line.split() for line in STATUS.read_text("ascii").splitlines()]
+    return next(int(line[1]) << 10 for line in lines if line[0] == "RssAnon:")
+
+
 class Watch:
     """Looks from now on until it is asked for the most that it saw."""
 
-    def __init__(self) -> None:
-        self._most, self._on = unique_bytes(), True
+    def __init__(self, look: Callable[[], int] = unique_bytes) -> None:
+        self._read, self._most, self._on = look, look(), True
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def _look(self) -> None:
         while self._on:
-            self._most = max(self._most, unique_bytes())
+            self._most = max(self._most, self._read())
             time.sleep(EVERY)
 
     def most(self) -> int:
         """The most that there was; the watch ends."""
         self._on = False
         self._thread.join()
-        return max(self._most, unique_bytes())
+        return max(self._most, self._read())
 
 
 def measured(folder: Path, batch: int, prompt: int, new: int, chunk: int | None = None) -> dict[str, int]:

@@ -8,8 +8,9 @@ for piece in model.generate("Once upon a time", max_new_tokens=64):
 Nothing heavy is imported before a name is first asked for, so that a command can say what it does while it starts.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from genai_runtime.on_demand import on_demand
 
 if TYPE_CHECKING:
     from genai_runtime.abi import ABI_VERSION
@@ -61,13 +62,7 @@ _HOMES = {
 """Public name -> the module that has it."""
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, from its module, at first use."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
+__getattr__ = on_demand(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ wrappers: the wrappers convert every value on every call, which costs more than 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -153,8 +154,28 @@ def watch(session: Any, watcher: Watch) -> None:
 
 
 def _seen(session: Any, run: Callable[..., Any], origin: str) -> Callable[..., Any]:
+    run = _alone(session, run)
     watcher = _WATCHED.get(session) if _WATCHED else None
     return run if watcher is None else watcher(origin, run)
+
+
+CONCURRENT = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider"})
+"""Providers of which several threads may run one session. DirectML's documentation forbids it; others say nothing."""
+
+_LOCKS: "WeakKeyDictionary[Any, Lock]" = WeakKeyDictionary()
+
+
+def _alone(session: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+    """The run call of a session, one thread at a time where a provider is not known to allow more."""
+    if CONCURRENT.issuperset(session.get_providers()):
+        return run
+    lock = _LOCKS.setdefault(session, Lock())
+
+    def locked(*given: Any) -> Any:
+        with lock:
+            return run(*given)
+
+    return locked
 
 
 def run_with_values(session: Any, origin: str = "") -> RunWithValues:

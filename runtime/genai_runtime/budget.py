@@ -33,7 +33,7 @@ class Budget:
         self.width = self.most = most
         self._spec = spec
         if spec is not None:
-            self._run = binding.run_with_values(sessions.session(spec.component))
+            self._run = binding.run_with_values(sessions.session(spec.component), spec.origin)
             self._estimates: Any = np.zeros(spec.estimates, np.float32)
 
     def learn(self, accepted: int, evaluated: int, committed: int, draft_ms: float, target_ms: float) -> None:

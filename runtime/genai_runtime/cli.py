@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         timed = arguments.profile is not None
         where = arguments.folder, arguments.provider, arguments.threads, arguments.verify
         with load(*where, timed, arguments.prefill_chunk, arguments.policy) as model:
+            if arguments.stats:
+                told = model.describe()
+                print(f"threads inside an operator: {told['threads']} ({told['threads_from']})", file=sys.stderr)
             code = _timed(model, arguments) if timed else _serve(model, arguments)
             sys.stdout.flush()
             return code

@@ -41,4 +41,5 @@ def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
         "end_ids": data["generation"]["end_ids"],
         "providers": sessions.active_providers(),
         "threads": sessions.settings.options.get("intra_op_num_threads"),
+        "threads_from": sessions.settings.threads_from,
     }

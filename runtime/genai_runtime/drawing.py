@@ -1,6 +1,5 @@
 """Pictures from a prompt: a package whose output is a picture, asked for by what its inputs mean."""
 
-import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from genai_runtime.adapters.diffusion.schedule import taken_steps
 from genai_runtime.declared import input_of
 from genai_runtime.given import as_tensors, token_ids
 from genai_runtime.manifest import Manifest
-from genai_runtime.pictures import save_png
 from genai_runtime.problem import RequestError
 from genai_runtime.request import Audience, Event
 from genai_runtime.result import Result
@@ -47,6 +44,8 @@ class Drawing:
 
     def save(self, file: str | Path) -> list[Path]:
         """Write PNG files: the one named, or `name-1.png` and so on for several. Raises RequestError, OSError."""
+        from genai_runtime.pictures import save_png
+
         path = Path(file)
         several = len(self.pictures) > 1
         names = [
@@ -109,6 +108,8 @@ class DrawingSide:
         given = as_tensors(inputs or {}, self._manifest.data["inputs"])
         roles = self._roles(options)
         if input_of(self._manifest.data, "seed") is not None and "noise" not in given and "seed" not in roles:
+            import secrets
+
             roles["seed"] = secrets.randbits(32)
         tensors = {**self._prompt_tensors(prompt, negative_prompt, given), **self._scalars(roles), **given}
         events = self._invocation(tensors, True, None, None, None, Audience(listens=on_step is not None), roles)
@@ -230,4 +231,6 @@ class DrawingSide:
         steps, strength = asked
         if steps is None or strength is None:
             return None if steps is None else int(steps)
+        from genai_runtime.adapters.diffusion.schedule import taken_steps
+
         return taken_steps(int(steps), float(strength))

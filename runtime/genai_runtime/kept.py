@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import zipfile
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -97,6 +96,8 @@ def _unpacked(data: bytes, contracts: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 def _arrays(data: bytes) -> dict[str, Array]:
     """The arrays of an .npz whose members lie in it uncompressed, so that they are no larger than it."""
+    import zipfile
+
     with zipfile.ZipFile(io.BytesIO(data)) as members:
         listed = members.infolist()
         if any(each.compress_type != zipfile.ZIP_STORED for each in listed):

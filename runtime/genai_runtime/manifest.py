@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from genai_runtime.lora.spec import LoraSpec, spec_of
 from genai_runtime.problem import LoadError
 from genai_runtime.values import NUMPY
+
+if TYPE_CHECKING:
+    from genai_runtime.lora.spec import LoraSpec
 
 FORMAT = 2
 MAX_BYTES = 64 << 20
@@ -93,7 +95,7 @@ _SHAPE: dict[str, Any] = {
     "continuation": dict | None,
 }
 """What this runtime reads of a manifest of FORMAT: a type, keys of an object, or the items of a list."""
-_GRAPH = {"in": str, "file": str, "weights": str}
+_GRAPH = {"in": str, "file": str, "weights": str, "lengths_vary": bool}
 _PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 _TABLE = {"in": str, "file": str, "offset": int, "dtype": str, "dims": [int], "sha256": str}
 _BY_COMPONENT = {"graphs": _GRAPH, "placement": _PLACED, "tables": _TABLE}
@@ -125,8 +127,12 @@ class Manifest:
         return self.folder / "executor.py"
 
     @property
-    def lora(self) -> LoraSpec | None:
+    def lora(self) -> "LoraSpec | None":
         """The package's adapters, None when it has none."""
+        if not self.data["adapters"]:
+            return None
+        from genai_runtime.lora.spec import spec_of
+
         return spec_of(self.data["adapters"])
 
 
@@ -262,6 +268,10 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _adapter_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    if not data:
+        return
+    from genai_runtime.lora.spec import spec_of
+
     try:
         spec = spec_of(data)
     except (KeyError, TypeError, ValueError) as fault:

@@ -5,11 +5,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from genai_runtime.chat_messages import variables_of
-from genai_runtime.chat_template import ChatTemplate, read_chat_template
 from genai_runtime.conversation import Conversation, Turn, conversation_of
 from genai_runtime.declared import checked_overrides, given_for, refuse_owned
-from genai_runtime.description import described
 from genai_runtime.drawing import DrawingSide
 from genai_runtime.further import Further
 from genai_runtime.generation import Generation, TextSettings
@@ -26,7 +23,6 @@ from genai_runtime.request import Audience, Event, Request, Shared, Tally
 from genai_runtime.result import Result
 from genai_runtime.running import Executor, Run, outcome
 from genai_runtime.sessions import Sessions
-from genai_runtime.sound_input import start_of_output
 from genai_runtime.speculation import speculates
 from genai_runtime.speech import Speaking
 from genai_runtime.stop_strings import join_stops
@@ -35,6 +31,7 @@ from genai_runtime.text_requests import Requests
 from genai_runtime.tokenizer import Tokenizer, open_tokenizer
 
 if TYPE_CHECKING:
+    from genai_runtime.chat_template import ChatTemplate
     from genai_runtime.timings import Timings
 
 Message = Mapping[str, Any]
@@ -98,6 +95,8 @@ class Model(Speaking, DrawingSide):
         turn = self._turn(session)
         files = self._files.tensors(images, audio)
         if audio and prompt is None and batch is None:
+            from genai_runtime.sound_input import start_of_output
+
             prompt = start_of_output(self._manifest.data)
         seen, prompts = turn.continued(self._prompting.prompts(prompt, batch, add_special_tokens, files))
         refuse_overrides({"max_output_tokens": max_new_tokens, **sampling}, self._generation)
@@ -149,6 +148,8 @@ class Model(Speaking, DrawingSide):
         messages: mappings with `role` and `content`. tools: JSON schemas, as the template expects them.
         Raises RequestError `no-chat-template`, `chat-template-refused` (with the template's own words), and generate's.
         """
+        from genai_runtime.chat_messages import variables_of
+
         self._check_open()
         hold_flags(add_generation_prompt=add_generation_prompt, fold_system=fold_system)
         text = self.chat_template.render(
@@ -176,8 +177,10 @@ class Model(Speaking, DrawingSide):
         return open_tokenizer(self._manifest.package, self._text_files)
 
     @cached_property
-    def chat_template(self) -> ChatTemplate:
+    def chat_template(self) -> "ChatTemplate":
         """The package's chat templates, read when first asked for."""
+        from genai_runtime.chat_template import read_chat_template
+
         return read_chat_template(self._manifest.package, self._text_files, self.tokenizer)
 
     # ---- workflow level ----------------------------------------------------------------------------------------------
@@ -279,6 +282,8 @@ class Model(Speaking, DrawingSide):
     def describe(self) -> dict[str, Any]:
         """Inputs, outputs, state groups, profiles, identity, policy, context, providers: plain data."""
         self._check_open()
+        from genai_runtime.description import described
+
         return {**described(self._manifest.data, self._sessions), "speech": self._speech_facts()}
 
     def close(self) -> None:

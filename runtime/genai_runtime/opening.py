@@ -1,19 +1,21 @@
 """A compiled folder -> a Model: check, import the executor, open sessions."""
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
+from genai_runtime.cores import allowed_cores
 from genai_runtime.kernels import check_kernels
-from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
-from genai_runtime.model import Model
 from genai_runtime.placement import placed
 from genai_runtime.policy_graphs import policy_graphs
 from genai_runtime.problem import GenaiError, LoadError
@@ -21,6 +23,8 @@ from genai_runtime.providers import CPU, check_active, preferred_by_package, wan
 from genai_runtime.sessions import Graph, Sessions, Settings, Table
 
 if TYPE_CHECKING:
+    from genai_runtime.lora.service import LoraService
+    from genai_runtime.model import Model
     from genai_runtime.timings import Timings
 
 MAX_THREADS = 1024
@@ -34,16 +38,16 @@ def load(
     timings: bool = False,
     prefill_chunk: int | None = None,
     policy: str | None = None,
-) -> Model:
+) -> "Model":
     """Load a compiled folder.
 
     providers: an execution provider, or several in order, any spelling; strict: one that can't be used is an error.
     None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
-    default: the cores this process may use. verify: check large files by content too. timings: note where time goes,
-    in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
-    drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the folder's
-    choice. The folder's executor.py is code and is executed: load only what you trust as you would trust a Python
-    package.
+    default: the cores this process really has (cores.py). verify: check large files by content too. timings: note where
+    time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this
+    runtime drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the
+    folder's choice. The folder's executor.py is code and is executed: load only what you trust as you would trust a
+    Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
     no-policy-graphs, unreadable-file, bad-path.
@@ -54,7 +58,8 @@ def load(
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
-    common = Settings(chosen, _options(manifest.data["session"]["options"], threads))
+    options, reason = _options(manifest.data["session"]["options"], threads)
+    common = Settings(chosen, options, reason)
     own, more = placed(manifest.data["placement"], common, strict=bool(strict))
     check_kernels(manifest.data["kernels"], common, own)
     notices = (*notices, *more)
@@ -63,13 +68,24 @@ def load(
 
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
-    lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
     noted = _timings() if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
-    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted, prefill_chunk or 0, drawn)
+    lora, tables, chunk = _lora(manifest), _tables(manifest), prefill_chunk or 0
+    sessions = Sessions(_graphs(manifest), common, own, lora, tables, noted, chunk, drawn)
     executor = _executor(manifest, sessions)
+    from genai_runtime.model import Model
+
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)
+
+
+def _lora(manifest: Manifest) -> "LoraService | None":
+    spec = manifest.lora
+    if spec is None:
+        return None
+    from genai_runtime.lora.service import LoraService
+
+    return LoraService(manifest.package, spec)
 
 
 def _timings() -> "Timings":
@@ -91,7 +107,7 @@ def _checked(folder: Path, verify: bool) -> Manifest:
 def _graphs(manifest: Manifest) -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
     graphs = {
-        name: Graph(homes[each["in"]] / each["file"], _folder(manifest.package, each["weights"]))
+        name: Graph(homes[each["in"]] / each["file"], _folder(manifest.package, each["weights"]), each["lengths_vary"])
         for name, each in manifest.data["graphs"].items()
     }
     for path in (path for graph in graphs.values() for path in (graph.file, graph.weights)):
@@ -116,34 +132,53 @@ def _tables(manifest: Manifest) -> dict[str, Table]:
     }
 
 
-def _options(stated: dict[str, Any], threads: int | None) -> dict[str, str | int | bool]:
-    """Session options: the package's, then ours where it says nothing; the user's threads beat both."""
+def _options(stated: dict[str, Any], threads: int | None) -> tuple[dict[str, str | int | bool], str]:
+    """Session options, and why so many threads: the package's, else the cores there are; the user's beat both."""
     options = {"inter_op_num_threads": 1, "log_severity_level": 3, **stated}
     whole: Any = threads
     if whole is not None and (whole is True or not hasattr(whole, "__index__") or not 1 <= whole <= MAX_THREADS):
         what = f"threads is a whole number within 1..{MAX_THREADS}, got {threads!r}"
         raise LoadError("bad-threads", what, help="leave it out for the cores that this process may use")
-    if threads is not None or "intra_op_num_threads" not in options:
-        options["intra_op_num_threads"] = threads or allowed_cores()
-    return options
-
-
-def allowed_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    if threads is not None:
+        return {**options, "intra_op_num_threads": threads}, "asked for"
+    if "intra_op_num_threads" in options:
+        return options, "the package's session options"
+    cores = allowed_cores()
+    return {**options, "intra_op_num_threads": cores.number}, cores.reason
 
 
 def _executor(manifest: Manifest, sessions: Sessions) -> Any:
     made = _executor_class(manifest)
     try:
-        return made(sessions)
+        with _imported_beside("genai_runtime.model"):
+            return made(sessions)
     except (GenaiError, MemoryError):
         raise
     except (Exception, SystemExit) as failure:
         what = f"the Executor of '{manifest.executor}' can't be made: {failure!r}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
+
+
+@contextmanager
+def _imported_beside(name: str) -> Iterator[None]:
+    """Import a module in another thread meanwhile: ONNX Runtime opens sessions without Python's lock.
+
+    What the import raises is not told: the next import of that name raises it again.
+    """
+    if name in sys.modules:
+        yield
+        return
+    beside = Thread(target=_try_to_import, args=(name,), daemon=True)
+    beside.start()
+    try:
+        yield
+    finally:
+        beside.join()
+
+
+def _try_to_import(name: str) -> None:
+    with suppress(BaseException):
+        importlib.import_module(name)
 
 
 def _executor_class(manifest: Manifest) -> Any:

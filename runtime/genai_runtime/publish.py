@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from genai_runtime.blocks import Blocks
 from genai_runtime.emission import Mode, Received, hold_axis, per_row, prefix, single
 from genai_runtime.inputs import Dim, unify
 from genai_runtime.policy import TokenPolicy
@@ -16,6 +15,9 @@ from genai_runtime.result import Result
 from genai_runtime.runtime_steps import executed
 from genai_runtime.token_events import NarrowTokenEvent, TokenEvent
 from genai_runtime.values import Array, Value, dtype_of, to_array
+
+if TYPE_CHECKING:
+    from genai_runtime.blocks import Blocks
 
 
 @dataclass(frozen=True)
@@ -123,14 +125,14 @@ class Publisher:
         event: Event = _made(self._token_event, (output, row, token, step))
         return event
 
-    def accepted(self, output: str, block: Blocks, ids: list[int]) -> Event:
+    def accepted(self, output: str, block: "Blocks", ids: list[int]) -> Event:
         """Append what a block accepted of its only row: the emit of a block body, cut to its accepted length."""
         dtype = block.dtype
         self._token_event = TokenEvent if dtype == np.int64 else NarrowTokenEvent
         self._tokens.setdefault(output, [[]])[0].extend(ids)
         return Event(output, 0, np.array([ids], dtype=dtype), block.count - 1)
 
-    def blocks(self, block: Blocks, policy: TokenPolicy) -> None:
+    def blocks(self, block: "Blocks", policy: TokenPolicy) -> None:
         """Note why the only row ended. Raises ExecutionError `committed-tokens` where what was published differs from
         what was committed (standard, V348)."""
         for output, rows in self._tokens.items():

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from genai_runtime.inputs import Dim
-from genai_runtime.media import Audio, Media, encode, pick
-from genai_runtime.pictures import as_pictures
 from genai_runtime.problem import ExecutionError, NoOutput, RequestError
-from genai_runtime.profiles import profile_named
 from genai_runtime.values import Array
 
 if TYPE_CHECKING:
+    from genai_runtime.media import Audio, Media
     from genai_runtime.profiles import Computed, Profile
 
 
@@ -38,7 +35,7 @@ class Result:
     picture_forms: dict[str, tuple[str, tuple[Dim, ...]]] = field(
         default_factory=dict[str, tuple[str, tuple[Dim, ...]]]
     )
-    media: Mapping[str, Media] = field(default_factory=dict[str, Media])
+    media: "Mapping[str, Media]" = field(default_factory=dict[str, "Media"])
     profiles: "Mapping[str, Profile]" = field(default_factory=dict[str, "Profile"], repr=False, compare=False)
 
     def profile(self, name: str) -> "Computed":
@@ -46,6 +43,8 @@ class Result:
 
         Raises RequestError `no-profile`, ExecutionError `profile-output`, `profile-lengths` (see profiles.Profile.of).
         """
+        from genai_runtime.profiles import profile_named
+
         return profile_named(self.profiles, name).of(self)
 
     def __getitem__(self, output: str) -> Array:
@@ -69,6 +68,8 @@ class Result:
             return NoOutput(
                 "no-output", f"nothing was published to output '{output}' that stays", help=f"see events({output!r})"
             )
+        from difflib import get_close_matches
+
         near = get_close_matches(str(output), known, 1)
         help = f"did you mean '{near[0]}'?" if near else f"outputs of this run: {', '.join(known) or 'none'}"
         return NoOutput("no-output", f"the run has no output {output!r}", help=help)
@@ -94,6 +95,8 @@ class Result:
         if output not in self.picture_forms:
             what = f"output '{output}' holds no pictures"
             raise RequestError("no-pictures", what, help=f"outputs that do: {', '.join(self.picture_forms) or 'none'}")
+        from genai_runtime.pictures import as_pictures
+
         value_range, dims = self.picture_forms[output]
         given = self.row_slots[output] if output in self.row_slots else [self[output]]
         return [each for array in given if array is not None for each in as_pictures(array, value_range, dims)]
@@ -106,13 +109,15 @@ class Result:
         """What event emits published row by row: for each row its [1, ...] arrays in order (standard, 3.6)."""
         return self.row_event_lists.get(output, [])
 
-    def audio(self, output: str | None = None, row: int | None = None) -> Audio:
+    def audio(self, output: str | None = None, row: int | None = None) -> "Audio":
         """An output with `media` as the bytes that the document asks for: samples resampled and encoded, or a finished
         file, held against what the document says (standard, section 11).
 
         output: may be left out where one output is a sound. row: which sound of several. Raises RequestError
         `no-audio`, `ambiguous-audio`, `no-such-row`; ExecutionError `audio-rows`, `audio-shape`, `audio-header`.
         """
+        from genai_runtime.media import encode, pick
+
         media = pick(self.media, output)
         value = self._sound(media.output, row)
         if value is None:

@@ -16,7 +16,7 @@ from genai_runtime.values import NUMPY, Array, Value
 if TYPE_CHECKING:
     from genai_runtime.host_program import HostProgram
     from genai_runtime.host_run import HostRunner
-    from genai_runtime.lora import LoraService
+    from genai_runtime.lora.service import LoraService
     from genai_runtime.package_graphs import PackageGraph
     from genai_runtime.policy_graphs import PolicyGraphs
     from genai_runtime.timings import Timings
@@ -27,10 +27,14 @@ Ports = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph a component runs: file, and the folder its external weights are relative to."""
+    """A graph a component runs: file, and the folder its external weights are relative to.
+
+    lengths_vary: whether its inputs have other shapes with every request.
+    """
 
     file: Path
     weights: Path
+    lengths_vary: bool = True
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Settings:
-    """How sessions are opened. providers: (name, options) by preference, all available; options: per session."""
+    """How sessions are opened. providers: (name, options) by preference, all available; options: per session.
+
+    threads_from: why so many threads, in words.
+    """
 
     providers: tuple[tuple[str, dict[str, str]], ...] = (("CPUExecutionProvider", {}),)
     options: dict[str, str | int | bool] = field(default_factory=dict[str, str | int | bool])
+    threads_from: str = ""
 
 
 class Sessions:
@@ -174,6 +182,8 @@ class Sessions:
 
 def _open(graph: Graph, settings: Settings) -> Any:
     options = dict(settings.options)
+    if graph.lengths_vary:  # else it would keep a layout for every length that it has seen (docs/memory.md)
+        options.setdefault("enable_mem_pattern", False)
     if graph.weights != graph.file.parent:  # with it, ONNX Runtime refuses links that it follows from the graph's own
         options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
     return binding.open_session(graph.file, options, settings.providers)

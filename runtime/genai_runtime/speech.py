@@ -4,24 +4,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_runtime.declared import input_of, length_roles, prompt_tensor
 from genai_runtime.manifest import Manifest
-from genai_runtime.media import Audio, Media, encode_part, media_of, pick
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Audience, Event
 from genai_runtime.result import Result
 from genai_runtime.running import outcome
-from genai_runtime.text_assembly import TextAssembly
-from genai_runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from genai_runtime.media import Audio, Media
+    from genai_runtime.text_assembly import TextAssembly
+    from genai_runtime.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Speech:
     """The bound pair: what makes a prompt of texts, and the output that is the sound."""
 
-    assembly: TextAssembly
+    assembly: "TextAssembly"
     audio_output: str
 
     @property
@@ -29,7 +31,7 @@ class Speech:
         """The component that puts the prompt together."""
         return self.assembly.component
 
-    def rows(self, text: str, instructions: str, tokenizer: Tokenizer) -> list[list[int]]:
+    def rows(self, text: str, instructions: str, tokenizer: "Tokenizer") -> list[list[int]]:
         """Token rows of the prompt: one, or two with guidance. Raises RequestError `bad-prompt`, `text-too-long`,
         `text-too-short`, `empty-prompt`."""
         for name, each in (("text", text), ("instructions", instructions)):
@@ -70,6 +72,8 @@ def bind_speech(stated: Mapping[str, Any]) -> Speech:
     if len(outputs) > 1:
         what = f"several outputs could be the speech: {', '.join(outputs)}"
         raise RequestError("ambiguous-speech", what, help="keep one of them as a buffered WAV file, or use run(inputs)")
+    from genai_runtime.text_assembly import TextAssembly
+
     return Speech(TextAssembly(components[0], stated["assemblies"][0]["program"]), outputs[0])
 
 
@@ -80,7 +84,7 @@ class Speaking(ABC):
 
     @property
     @abstractmethod
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> "Tokenizer":
         """The package's tokenizer."""
 
     @abstractmethod
@@ -97,7 +101,11 @@ class Speaking(ABC):
         """One run of the workflow; roles: values of runtime roles beside the inputs."""
 
     @cached_property
-    def _media(self) -> dict[str, Media]:
+    def _media(self) -> "dict[str, Media]":
+        if not any(each["media"] for each in self._manifest.data["outputs"]):
+            return {}
+        from genai_runtime.media import media_of
+
         return media_of(self._manifest.data["outputs"])
 
     @cached_property
@@ -124,7 +132,7 @@ class Speaking(ABC):
         max_output_units: int | None = None,
         inputs: Mapping[str, Any] | None = None,
         session: str | None = None,
-    ) -> Audio:
+    ) -> "Audio":
         """Say a text: the sound as a WAV file. instructions: how, where the package has words for it.
 
         max_output_units: how long the sound may be, in the package's units, at most what it declares. inputs: values of
@@ -151,6 +159,8 @@ class Speaking(ABC):
         `no-audio`, `ambiguous-audio`; ExecutionError `audio-rows` for several rows, `audio-resampling` for an output
         whose rate must change.
         """
+        from genai_runtime.media import encode_part, pick
+
         media, first = pick(self._media, output), True
         events = self._invocation(inputs, True, session, None, None, Audience())
         while True:

@@ -92,8 +92,9 @@ def test_json_is_one_line(folder: str, tokenizer: Tokenizer, capsys: pytest.Capt
 
 
 def test_stats_go_to_stderr(folder: str, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([folder, "--prompt", PROMPT, "-n", "6", "--stats"]) == 0
+    assert main([folder, "--prompt", PROMPT, "-n", "6", "--stats", "--threads", "1"]) == 0
     out, err = capsys.readouterr()
+    assert "threads inside an operator: 1 (asked for)" in err
     new = len(expected(tokenizer.encode(PROMPT).ids, 6))
     assert f"prompt {len(tokenizer.encode(PROMPT).ids)} tokens, new {new} tokens, finish reason " in err
     assert "first token after" in err

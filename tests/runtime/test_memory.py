@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import genai_runtime
 import pytest
 
 from tests.conftest import Traced
@@ -47,6 +48,39 @@ LEAK = 1 << 20
 def test_m1_two_hundred_generations_leave_memory_flat(compiled: Compiled, case: str, way: str) -> None:
     script = GENERATE_AGAIN_AND_AGAIN.format(folder=str(compiled(case)[0]), how=WAYS[way])
     assert int(run_probe(script)) < LEAK
+
+
+SERVE_MIXED = """
+import gc, random, sys
+import genai_runtime
+
+def serve(count, draw):
+    for _ in range(count):
+        prompt = [draw.randrange(1, 60) for _ in range(draw.randint(1, 40))]
+        batch = [prompt, prompt[: draw.randint(1, len(prompt))]] if draw.random() < 0.2 else [prompt]
+        for row in model.generate(batch=batch, max_new_tokens=draw.randint(1, 8), temperature=0).rows:
+            row.tokens
+    gc.collect()
+    return sys.getallocatedblocks()
+
+with genai_runtime.load({folder!r}, threads=1) as model:
+    before = serve(300, random.Random(0))
+    print(serve(1000, random.Random(1)) - before)
+"""
+KEPT = 500
+"""Python objects that a thousand requests may leave: one for two of them. A tensor that is kept is at least two."""
+
+
+@pytest.mark.parametrize("case", DECODERS)
+def test_m1_a_thousand_requests_of_mixed_length_leave_no_objects(compiled: Compiled, case: str) -> None:
+    """Of all kinds that Python allocates: tensors' handles, arrays, bindings, frames."""
+    assert int(run_probe(SERVE_MIXED.format(folder=str(compiled(case)[0])))) < KEPT
+
+
+def test_m1_no_layout_is_kept_for_every_length(compiled: Compiled) -> None:
+    """ONNX Runtime keeps one for all input shapes it has seen, where `enable_mem_pattern` is on (docs/memory.md)."""
+    with genai_runtime.load(compiled("tiny-gqa-v1")[0], threads=1) as model:
+        assert not model._sessions.session("decoder").get_session_options().enable_mem_pattern
 
 
 @PROBE_NEEDS_LINUX

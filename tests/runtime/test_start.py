@@ -1,7 +1,10 @@
 """Starting: what the package imports and when, versions, and an interrupt at any moment."""
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import genai_runtime
 import pytest
@@ -17,6 +20,76 @@ def test_the_command_imports_nothing_heavy_before_it_runs() -> None:
     for module in ("genai_runtime", "genai_runtime.cli"):
         ended = python(f"import sys, {module}; print(sorted({set(HEAVY)!r} & set(sys.modules)))")
         assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
+
+
+FOREIGN = {
+    "scipy",
+    "pandas",
+    "torch",
+    "transformers",
+    "onnx",
+    "onnx_ir",
+    "pydantic",
+    "yaml",
+    "networkx",
+    "PIL",
+    "genai_compiler",
+}
+"""What running must not need."""
+TEXT = {"tokenizers", "jinja2"}
+"""What only text needs, and only then."""
+ON_DEMAND = (
+    "adapters.audio", "adapters.diffusion", "adapters.image", "block_decoding", "blocks", "budget", "chat_template",
+    "drafting", "held", "lora.service", "media", "paged", "pictures", "text_assembly", "timings", "windowed",
+)  # fmt: skip
+"""Modules of ours that a plain decoder has no use for."""
+
+
+def test_a_plain_decoder_imports_only_what_it_uses(compiled: Callable[[str], tuple[Path, object]]) -> None:
+    """load() and a request of token ids."""
+    code = f"""
+import sys
+import numpy, onnxruntime
+before = set(sys.modules)
+import genai_runtime
+with genai_runtime.load({str(compiled("tiny-gqa-v1")[0])!r}, threads=1) as model:
+    model.generate([1, 9], max_new_tokens=2).tokens
+print(*sorted(set(sys.modules) - before))
+"""
+    ended = python(code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    imported = ended.stdout.split()
+    assert not {each.split(".")[0] for each in imported} & (FOREIGN | TEXT)
+    ours = [each.removeprefix("genai_runtime.") for each in imported if each.startswith("genai_runtime.")]
+    assert "generation" in ours, "the list is of modules"
+    assert not [each for each in ours if each in ON_DEMAND or each.startswith(tuple(f"{name}." for name in ON_DEMAND))]
+
+
+def test_requests_are_imported_while_the_sessions_open(compiled: Callable[[str], tuple[Path, object]]) -> None:
+    """By another thread, which has ended when load() returns."""
+    code = f"""
+import importlib.abc, sys, threading
+import genai_runtime
+
+class Who(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("genai_runtime.model", "genai_runtime.decoding"):
+            print(name, threading.current_thread() is threading.main_thread())
+
+sys.meta_path.insert(0, Who())
+genai_runtime.load({str(compiled("tiny-gqa-v1")[0])!r}, threads=1)
+print(threading.active_count())
+"""
+    ended = python(code)
+    assert (ended.stdout, ended.stderr) == ("genai_runtime.decoding True\ngenai_runtime.model False\n1\n", "")
+
+
+@pytest.mark.parametrize("module", ["genai_runtime", "genai_runtime.abi"])
+def test_every_name_on_demand_has_its_home(module: str) -> None:
+    found = importlib.import_module(module)
+    for name, home in found._HOMES.items():
+        assert getattr(found, name) is getattr(importlib.import_module(f"genai_runtime.{home}"), name)
+    assert set(found.__all__) - {"ABI_VERSION"} == set(found._HOMES) - {"ABI_VERSION"}
 
 
 def test_every_public_name_is_there() -> None:

@@ -1,7 +1,7 @@
 """Where time goes: one span a session run, a choice and a piece of text, counted against what a request must do."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import genai_runtime
@@ -41,6 +41,29 @@ def test_graphs_that_choose_are_runs_of_their_own(compiled: Compiled) -> None:
         assert SELECT not in {each.kind for each in timings.spans}
         timings.clear()
         assert timings.spans == []
+
+
+REQUESTS: Mapping[str, Callable[[genai_runtime.Model], object]] = {
+    "tiny-decoder": lambda model: model.generate([1, 5, 9], max_new_tokens=4).tokens,
+    "tiny-concat-v1": lambda model: model.generate([1, 5, 9], max_new_tokens=4).tokens,
+    "tiny-chained-drafts": lambda model: model.generate([1, 5, 9], max_new_tokens=6, speculate=True).tokens,
+    "tiny-block-drafts": lambda model: model.generate([1, 5, 9], max_new_tokens=6, speculate=True).tokens,
+    "tiny-stages-v1": lambda model: model.generate([1, 5, 9], max_new_tokens=4).tokens,
+    "tiny-denoiser": lambda model: model.draw([1, 5, 9], steps=2, seed=1, width=32, height=32).pictures,
+    "nested-loops": lambda model: model.run({"start": [1], "outer_limit": [2], "inner_limit": [3], "ceiling": [99]}),
+}
+
+
+@pytest.mark.parametrize("case", REQUESTS)
+def test_every_run_names_its_place_in_the_document(compiled: Compiled, case: str) -> None:
+    """Linked graphs, stages, drafts, loops and denoising: a place for each run, and as many runs as sessions made."""
+    with genai_runtime.load(compiled(case)[0], threads=1, timings=True) as model:
+        REQUESTS[case](model)
+        assert model.timings is not None
+        runs = [each for each in model.timings.spans if each.kind == RUN]
+        assert runs
+        assert {each.name for each in runs} <= set(model.describe()["providers"])
+        assert all(each.origin.startswith(("pipeline.workflow.steps[", "speculative.")) for each in runs)
 
 
 def test_without_being_asked_nothing_is_noted(compiled: Compiled) -> None:

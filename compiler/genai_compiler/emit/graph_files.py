@@ -6,8 +6,10 @@ Made are graphs in text form, which ONNX Runtime does not read, and graphs that 
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+from onnx import ModelProto
 
 from genai_compiler.emit.edited_graph import edited_bytes
 from genai_compiler.emit.linked_graph import linked_bytes
@@ -15,24 +17,29 @@ from genai_compiler.emit.weight_places import follow_links
 from genai_compiler.plan.edits import Linked, SelectLast
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.package import Graph, Package
+from genai_compiler.read.request_extents import lengths_vary
 
 FOLDER = "graphs"
 
 
 @dataclass(frozen=True)
 class GraphFile:
-    """file: relative to the compiled folder when there is content, else to the package. weights: a package folder."""
+    """file: relative to the compiled folder when there is content, else to the package. weights: a package folder.
+
+    lengths_vary: whether its inputs have other shapes with every request (read/request_extents.py).
+    """
 
     file: str
     weights: str
+    lengths_vary: bool
     content: bytes | None = None
 
-    def entry(self) -> dict[str, str]:
+    def entry(self) -> dict[str, str | bool]:
         """What the manifest says of it."""
+        said: dict[str, str | bool] = {"file": self.file, "weights": self.weights, "lengths_vary": self.lengths_vary}
         if self.content is None:
-            return {"in": "package", "file": self.file, "weights": self.weights}
-        digest = hashlib.sha256(self.content).hexdigest()
-        return {"in": "compiled", "file": self.file, "weights": self.weights, "sha256": digest}
+            return {"in": "package", **said}
+        return {"in": "compiled", **said, "sha256": hashlib.sha256(self.content).hexdigest()}
 
 
 def graph_files(plan: Plan, package: Package, bundle: bool) -> Mapping[str, GraphFile]:
@@ -46,7 +53,7 @@ def _followed(made: GraphFile, package: Package) -> GraphFile:
     if made.content is None:
         return made
     content, weights = follow_links(made.content, made.weights, package.root)
-    return GraphFile(made.file, weights, content)
+    return replace(made, weights=weights, content=content)
 
 
 def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
@@ -54,19 +61,20 @@ def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
     found, converted, taken = dict[str, GraphFile](), dict[str, GraphFile](), set[str]()
     for each in plan.components:
         if isinstance(each.edit, Linked):
-            found[each.name] = GraphFile(_free(each.name, taken), ".", linked_bytes(each.edit, package))
+            content = linked_bytes(each.edit, package)
+            varies = lengths_vary(ModelProto.FromString(content))
+            found[each.name] = GraphFile(_free(each.name, taken), ".", varies, content)
     for name, graph in sorted(package.graphs.items()):
-        folder = PurePosixPath(graph.artifact).parent.as_posix()
+        folder, varies = PurePosixPath(graph.artifact).parent.as_posix(), lengths_vary(graph.model)
         if name in edits:
-            found[name] = GraphFile(
-                _free(f"{_plain(name)}.edited", taken), folder, edited_bytes(graph, package.root, edits[name])
-            )
+            content = edited_bytes(graph, package.root, edits[name])
+            found[name] = GraphFile(_free(f"{_plain(name)}.edited", taken), folder, varies, content)
         elif graph.textproto and graph.artifact not in converted:
             stem = graph.artifact.removesuffix(".textproto").removesuffix(".onnx")
-            made = GraphFile(_free(_plain(stem.replace("/", "__")), taken), folder, _binary(graph))
+            made = GraphFile(_free(_plain(stem.replace("/", "__")), taken), folder, varies, _binary(graph))
             found[name] = converted[graph.artifact] = made
         else:
-            found[name] = converted.get(graph.artifact) or GraphFile(graph.artifact, folder)
+            found[name] = converted.get(graph.artifact) or GraphFile(graph.artifact, folder, varies)
     return found
 
 

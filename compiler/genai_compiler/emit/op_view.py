@@ -19,10 +19,14 @@ class OpView:
 
 @dataclass
 class Uses:
-    """What the module around the ops must provide: runners, cell tables, imported names. spare: runners seldom used."""
+    """What the module around the ops must provide: runners, cell tables, imported names. spare: runners seldom used.
+
+    tables: a cell's name -> that of its table.
+    """
 
     runners: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], str]] = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
     held: dict[str, tuple[str, str, Hold]] = field(default_factory=dict)
     selector: tuple[str, SelectAdapters] | None = None
     imports: set[str] = field(default_factory=set)

@@ -232,9 +232,9 @@ class OpViews:
         )
 
     def _cell_table(self, cell: Cell) -> str:
-        known = next((name for name, each in self.uses.cells.items() if each == cell), None)
+        known = self.uses.tables.get(cell.name)
         if known is None:
-            known = self.names.constant(f"{cell.name}_cell")
+            known = self.uses.tables[cell.name] = self.names.constant(f"{cell.name}_cell")
             self.uses.cells[known] = cell
         return known
 

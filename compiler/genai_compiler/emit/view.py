@@ -274,7 +274,7 @@ def _programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, Program]]:
 
 
 def _held_tables(uses: Uses) -> Iterator[str]:
-    tables = {cell.name: name for name, cell in uses.cells.items()}
+    tables = uses.tables
     for _, constant, hold in uses.held.values():
         run, others = hold.run, [port for port, _ in hold.run.inputs]
         args = [

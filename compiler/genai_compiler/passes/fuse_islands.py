@@ -12,6 +12,7 @@ begins another island when it would take a value from inside about which somethi
 extent of its document, or the rank and the fixed extents of its graph's input, which a session would look at.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -131,9 +132,12 @@ def _linked(plan: Plan, body: tuple[Op, ...], grouping: _Grouping, costs: Costs)
     others = [op for op in walk(body) if id(op) not in inside]
     read = {value for op in others for value in all_reads(op)}
     read |= {value for op in others if isinstance(op, Invoke) for value in _checked(op)}
+    islands = Counter(value for _, members in grouping.islands for value in _reads(members))
     components, made, notes = list[Component](), dict[int, Invoke | Fused](), list[str]()
     for number, (first, members) in enumerate(grouping.islands, start=1):
-        elsewhere = read.union(*(_reads(others) for each, others in grouping.islands if each is not first))
+        own = _reads(members)
+        produced = {value for member in members for value in defines(member)}
+        elsewhere = {value for value in produced if value in read or islands[value] > (value in own)}
         whole = [grouping.whole[defines(member)] for member in members]
         elsewhere |= {value for each in (*members, *whole) for check in each.after for value in checked_values(check)}
         name = free_name(f"island_{number}", [each.name for each in plan.components])

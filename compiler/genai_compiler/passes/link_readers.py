@@ -12,6 +12,7 @@ joins when at every one of these places the same component takes the same result
 already, and what must hold of the results is proved. The ports of the heavy graph keep their names.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -32,13 +33,15 @@ def link_readers(plan: Plan, profile: Profile) -> Plan:
     """The plan in which every such graph has its readers with it."""
     _, extents = proved(plan, profile)
     joinable = Joinable(plan, profile, extents)
+    found = _sites(plan)
     for component in plan.components:
-        sites = _sites(plan, component.name)
+        sites = found.get(component.name, [])
         if sites and _heads(sites, component, joinable):
             group = _grown(sites, joinable)
             for site in sites:
                 site.after_checks = tuple(_from_outside(check, site, extents) for check in site.checks())
             plan = _linked(plan, component, group, profile.costs) if group.results else plan
+            found = _sites(plan) if group.results else found
     return plan
 
 
@@ -112,16 +115,16 @@ class _Site:
         return op.component, tuple((p, self.names.get(v, "")) for p, v in op.inputs), tuple(p for p, _ in op.outputs)
 
 
-def _sites(plan: Plan, component: str) -> list[_Site]:
-    """All places where a component runs; none where it runs in another way too, or is bound differently."""
-    uses = [op for op in walk(plan.body) if isinstance(op, Invoke | Decode) and op.component == component]
-    found = [
-        _Site(region, at)
-        for region in _regions(plan.body)
-        for at, op in enumerate(region)
-        if isinstance(op, Invoke) and op.component == component
-    ]
-    return found if len(found) == len(uses) and not any(isinstance(op, Decode) for op in uses) else []
+def _sites(plan: Plan) -> dict[str, list[_Site]]:
+    """All places where a component runs, by its name; none where it runs in another way too."""
+    found = dict[str, list[_Site]]()
+    for region in _regions(plan.body):
+        for at, op in enumerate(region):
+            if isinstance(op, Invoke):
+                found.setdefault(op.component, []).append(_Site(region, at))
+    uses = Counter(op.component for op in walk(plan.body) if isinstance(op, Invoke))
+    decoded = {op.component for op in walk(plan.body) if isinstance(op, Decode)}
+    return {name: sites for name, sites in found.items() if len(sites) == uses[name] and name not in decoded}
 
 
 def _regions(ops: tuple[Op, ...]) -> Iterator[tuple[Op, ...]]:

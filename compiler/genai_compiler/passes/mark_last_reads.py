@@ -24,9 +24,13 @@ def mark_last_reads(plan: Plan, profile: Profile) -> Plan:
 def _region(ops: tuple[Op, ...], mine: set[str], kept: set[str]) -> tuple[Op, ...]:
     mine = mine.union(*(_named(op) for op in ops))
     last = {value: at for at, op in enumerate(ops) for value in (*defines(op), *all_reads(op)) if value in mine}
+    ended = dict[int, set[str]]()
+    for value, place in last.items():
+        if value not in kept:
+            ended.setdefault(place, set()).add(value)
     marked: list[Op] = []
     for at, op in enumerate(ops):
-        dead = {value for value, place in last.items() if place == at and value not in kept}
+        dead = ended.get(at, set())
         marked.append(_inside(op, dead))
         later = sorted(dead - _entry_only(op))
         if later and at + 1 < len(ops):

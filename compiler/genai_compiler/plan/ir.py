@@ -7,7 +7,8 @@ Ops keep the document path that asked for them in `origin`; it survives into gen
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from functools import cached_property
+from typing import Literal
 
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.audio_program import AudioProgram
@@ -366,18 +367,16 @@ class Plan:
 
     def component(self, name: str) -> Component:
         """The component of that name; KeyError when there is none."""
-        return _named(self.components, name)
+        return self._components[name]
 
     def cell(self, name: str) -> Cell:
         """The cell of that name; KeyError when there is none."""
-        return _named(self.cells, name)
+        return self._cells[name]
 
+    @cached_property
+    def _components(self) -> Mapping[str, Component]:
+        return {each.name: each for each in reversed(self.components)}
 
-Named = TypeVar("Named", Component, Cell)
-
-
-def _named(items: tuple[Named, ...], name: str) -> Named:
-    for each in items:
-        if each.name == name:
-            return each
-    raise KeyError(name)
+    @cached_property
+    def _cells(self) -> Mapping[str, Cell]:
+        return {each.name: each for each in reversed(self.cells)}

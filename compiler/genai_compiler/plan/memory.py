@@ -15,6 +15,7 @@ from genai_compiler.plan.memory_state import state_memory
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.activations import Workspace
 from genai_compiler.read.packing import WeightMemory, weight_memory
+from genai_compiler.read.request_extents import lengths_vary
 
 MEGABYTE = 1_000_000
 SESSION = 3_000_000
@@ -76,7 +77,8 @@ def memory_plan(plan: Plan, models: Mapping[str, ModelProto], lengths: Lengths, 
     else:
         phases += [("one run", before + state.prompt)]
     terms = (base, own, *_weight_terms(weights, lengths), *_run_terms(all_runs), *(Term(*each) for each in state.parts))
-    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs)), tuple(used))
+    again = sum(each.peak for name, each in all_runs.items() if not lengths_vary(used[name]))
+    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs, again)), tuple(used))
 
 
 def _largest(runs: tuple[Run, ...], phase: str) -> dict[str, Workspace]:
@@ -121,7 +123,8 @@ def _run_terms(runs: Mapping[str, Workspace]) -> tuple[Term, ...]:
     )
 
 
-def _notes(plan: Plan, found: tuple[Run, ...]) -> list[str]:
+def _notes(plan: Plan, found: tuple[Run, ...], again: int) -> list[str]:
+    """again: bytes of workspace of the sessions that lay their values out as one block in the second run."""
     notes = list[str]()
     unknown = {name: each.unknown for name, each in sorted(_largest(found, "").items()) if each.unknown}
     for name, count in unknown.items():
@@ -131,8 +134,7 @@ def _notes(plan: Plan, found: tuple[Run, ...]) -> list[str]:
     if plan.placements:
         notes.append("sessions that run elsewhere than on the CPU have their memory there")
     notes.append("a tokenizer is left out; it comes into memory when text goes in or out")
-    again = sum(each.peak for each in _largest(found, "before").values())
     if again >= MEGABYTE:
         what = "ONNX Runtime then lays a run's values out as one block"
-        notes.append(f"a second request of the same lengths takes up to {again / MEGABYTE:.0f} MB more: {what}")
+        notes.append(f"a second request takes up to {again / MEGABYTE:.0f} MB more, once: {what}")
     return notes

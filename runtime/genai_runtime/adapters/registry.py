@@ -2,18 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, cast
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-from genai_runtime.adapters.audio import audio_preprocess
-from genai_runtime.adapters.diffusion import diffusion
-from genai_runtime.adapters.grammar_guidance import grammar_guidance
-from genai_runtime.adapters.grid_positions import grid_positions
-from genai_runtime.adapters.image.one_by_one import join_pictures, one_picture
-from genai_runtime.adapters.image.preprocess import image_preprocess
-from genai_runtime.adapters.telemetry import telemetry
 from genai_runtime.problem import ExecutionError, GenaiError, LoadError
 from genai_runtime.values import NUMPY, Array, Value, bits_dtype, dtype_of, to_array, to_bfloat16, to_value
 
@@ -33,18 +27,19 @@ from the package's graphs by component where its parameter `graphs` names some (
 May raise ValueError for parameters it does not know.
 """
 
-OURS: Mapping[str, Factory] = {
-    "genai-compile.audio-processor@1": audio_preprocess,
-    "genai-compile.diffusion@1": diffusion,
-    "genai-compile.grid-positions@1": grid_positions,
-    "genai-compile.image-processor@1": image_preprocess,
-    "genai-compile.join-pictures@1": join_pictures,
-    "genai-compile.one-picture@1": one_picture,
-    "onnx-genai.audio-preprocess@1": audio_preprocess,
-    "onnx-genai.grammar-guidance@1": grammar_guidance,
-    "onnx-genai.image-preprocess@1": image_preprocess,
-    "onnx-genai.telemetry@1": telemetry,
+OURS: Mapping[str, tuple[str, str]] = {
+    "genai-compile.audio-processor@1": ("audio", "audio_preprocess"),
+    "genai-compile.diffusion@1": ("diffusion", "diffusion"),
+    "genai-compile.grid-positions@1": ("grid_positions", "grid_positions"),
+    "genai-compile.image-processor@1": ("image.preprocess", "image_preprocess"),
+    "genai-compile.join-pictures@1": ("image.one_by_one", "join_pictures"),
+    "genai-compile.one-picture@1": ("image.one_by_one", "one_picture"),
+    "onnx-genai.audio-preprocess@1": ("audio", "audio_preprocess"),
+    "onnx-genai.grammar-guidance@1": ("grammar_guidance", "grammar_guidance"),
+    "onnx-genai.image-preprocess@1": ("image.preprocess", "image_preprocess"),
+    "onnx-genai.telemetry@1": ("telemetry", "telemetry"),
 }
+"""ABI and version -> the module of ours, and the factory in it. Imported for packages that have such a step."""
 
 BY_SERVICE = frozenset({"onnx-genai.parameter-overlay@1"})
 """Adapters that an executor takes from a service of the runtime (`Sessions.lora`), not from this table."""
@@ -134,7 +129,7 @@ def open_adapter(
 
     Raises LoadError `adapter-missing`, `adapter-parameters`.
     """
-    factory = OURS.get(abi) or _installed(abi, origin)
+    factory = _own(abi) or _installed(abi, origin)
     if factory is None:
         help = f"install a package that provides it (entry-point group '{GROUP}')"
         raise LoadError("adapter-missing", f"no adapter '{abi}' is installed", help=help, origin=origin)
@@ -150,6 +145,13 @@ def open_adapter(
         what = f"what is installed for adapter '{abi}' makes a {type(call).__name__}, which can't be called"
         raise LoadError("adapter-missing", what, help="mend the package that provides it", origin=origin)
     return Adapter(call, inputs, outputs, origin, forms)
+
+
+def _own(abi: str) -> Factory | None:
+    if abi not in OURS:
+        return None
+    module, name = OURS[abi]
+    return cast(Factory, getattr(import_module(f"genai_runtime.adapters.{module}"), name))
 
 
 def _installed(abi: str, origin: str) -> Factory | None:
