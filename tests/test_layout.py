@@ -144,8 +144,11 @@ def test_two_tables_name_families_and_each_has_one_reader() -> None:
     readers = {table: {file.name for file in SOURCES if f'"{table}"' in file.read_text("utf-8")} for table in data}
     assert readers == {
         "image_operations.json": {"image_operations.py"},
-        "reference_types.json": {"reference_load.py"},
+        "reference_types.json": {"reference_classes.py"},
     }
+    judges = {"reference_load.py", "reference_numbers.py"}
+    askers = {file.name for file in SOURCES if any("reference_" in each for each in imported(file))}
+    assert askers == {"driver.py", *judges}
     askers = {file.name for file in SOURCES if any("reference_load" in each for each in imported(file))}
     assert askers == {"driver.py"}
 

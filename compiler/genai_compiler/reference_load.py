@@ -228,7 +228,7 @@ def _judge_places(config: GenaiConfig, signature: Signature, kind: str, judged: 
     path: DocPath = ("model", "decoder", "inputs", "position_ids")
     if places is not None and len(places.shape or ()) == 3 and kind not in reference_table()["three_axes"]:
         why = f"it feeds positions of two axes for model.type {kind!r}, and the graph takes three: an error at a run"
-        judged.refuse(path, why, "a type such as 'qwen2_5_vl_text' has three")
+        judged.refuse(path, why, "a type with three is one of " + ", ".join(reference_table()["three_axes"]))
     if places is not None and mask is not None and places.dtype != mask.dtype:
         judged.refuse(path, f"positions are {places.dtype} and the mask is {mask.dtype}: it wants one type for both")
 
