@@ -33,6 +33,7 @@ from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.limits import limit_notes
 from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.processor_files import processor_faults
@@ -110,7 +111,7 @@ def compile_package(
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = plan_package(loaded, options.stop_after, trace, hints_of(options), options.without)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
-    notes = (*loaded.notes, *task_views(loaded)[2])
+    notes = (*loaded.notes, *task_views(loaded)[2], *limit_notes(plan))
     memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":
         return Compiled(None, plan, "", problems, notes, memory)

@@ -54,7 +54,7 @@ def sound_front(notes: MediaNotes, stage: Stage, port: Port) -> tuple[FileFront 
         file = read_audio_processor(notes.root, name)
     except CompileError as error:
         return None, (*problems, *error.problems)
-    found = (*problems, *_mismatches(file, port))
+    found = (*problems, *_mismatches(file, port), *_too_long(file, stage, port))
     if errors(found):
         return None, found
     return _declared(stage, port, PROCESSOR, artifact=file.name), found
@@ -72,6 +72,17 @@ def _mismatches(file: AudioProcessor, port: Port) -> Iterator[Problem]:
         yield Problem("processor-mismatch", where, "", f"{file.name} makes {made}, and {takes}", help)
     if port.dtype != "float32":
         yield Problem("processor-mismatch", where, "", f"features are made as float32, and {takes}", "export float32")
+
+
+def _too_long(file: AudioProcessor, stage: Stage, port: Port) -> Iterator[Problem]:
+    """Frames that the graph's own table of positions has no rows for, or too few for."""
+    for each in stage.signature.limits:
+        fits = each.least <= file.columns <= each.most if file.columns else not each.least
+        if (each.input, each.axis) == (port.name, 2) and not fits:
+            made = f"{file.columns} frames" if file.columns else "as many frames as the sound has"
+            takes = f"{each.least} to {each.most}" if each.least else f"at most {each.most}"
+            what = f"{file.name} makes {made}, and the graph's table of positions takes {takes} of {port.name!r}"
+            yield Problem("processor-mismatch", file.text.place(()), "", what, "make the file and the graph agree")
 
 
 def _assumed(stage: Stage, port: Port) -> dict[str, int] | None:

@@ -33,6 +33,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     for each in plan.inputs:
         yield f"input %{each.name}: {each.type}  {_input_facts(each)}"
+        yield from (f"  axis {axis}: {least} to {most}, by a table of positions" for axis, least, most in each.limits)
     for output in plan.outputs:
         yield f"output {output.name}: {output.type}  {output.role}{', row-wise' if output.rowwise else ''}"
     for component in plan.components:

@@ -17,6 +17,7 @@ from genai_compiler.read.external_data import check_external_data, external_tens
 from genai_compiler.read.graph_form import form_fault
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
+from genai_compiler.read.own_tables import Limit, own_limits
 from genai_compiler.read.paged import PagedInputs, paged_inputs
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
@@ -57,6 +58,7 @@ class Signature:
 
     defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
     every initializer is listed as an input, and none can be given. paged: what attention over paged caches takes.
+    limits: extents of inputs that the graph's own tables of positions bound.
     """
 
     inputs: tuple[Port, ...]
@@ -67,6 +69,7 @@ class Signature:
     cache_ops: tuple[CacheOp, ...]
     defaulted: tuple[Port, ...] = ()
     paged: PagedInputs | None = None
+    limits: tuple[Limit, ...] = ()
 
 
 def read_signature(path: Path, root: Path) -> Signature:
@@ -116,6 +119,7 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         cache_ops=cache_ops(graph),
         defaulted=tuple(port_of(each) for each in graph.input if each.name in held and model.ir_version > _FIXED),
         paged=paged_inputs(graph),
+        limits=own_limits(model),
     )
 
 
