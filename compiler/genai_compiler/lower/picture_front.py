@@ -63,7 +63,7 @@ def picture_front(
         return None, problems
     try:
         file = read_image_processor(notes.root, name)
-        fitting = _Fitting(file, followed(file), roles)
+        fitting = _Fitting(file, followed(file), roles, medium)
         fitting.hold()
     except CompileError as error:
         return None, (*problems, *error.problems)
@@ -81,6 +81,7 @@ class _Fitting:
     file: ImageProcessor
     picture: Picture
     roles: Roles
+    medium: Medium
     cut: Mapping[str, int] = field(default_factory=dict[str, int])
     problems: list[Problem] = field(default_factory=list[Problem])
 
@@ -104,10 +105,20 @@ class _Fitting:
                 self.refuse(f"{self.file.name} makes patches of {width} numbers, and {takes}")
             if (made.length is not None) != (len(shape) == 3):
                 self.refuse(f"{self.file.name} makes patches of rank {3 if made.length else 2}, and {takes}")
+        self._squares()
         if GRID in self.roles and not made.patches and not self.cut:
             self.refuse(
                 f"the graph takes a grid of patches, {self.roles[GRID].name!r}, and {self.file.name} makes none"
             )
+
+    def _squares(self) -> None:
+        """Patches and what of them is an entry, where both sides say it."""
+        for what, own, graphs in (
+            ("pixels of a patch's edge", self.picture.patch, self.medium.patch),
+            ("patches of the edge of what an entry stands for", self.picture.merge, self.medium.merge),
+        ):
+            if own and graphs > 1 and own != graphs:
+                self.refuse(f"{self.file.name} says {own} {what}, and the graph has {graphs}")
 
     def _views(self, shape: tuple[int | str | None, ...], takes: str) -> None:
         size = self.picture.views.get("size")
@@ -199,7 +210,8 @@ def prompt_parameters(
     entries: of every picture; cell: pixels of the edge that one entry stands for. Neither where nobody says, nor where
     views tell it.
     """
-    token = said.token if said.token is not None else only_entry(tokens)
+    known = medium.entry if medium.entry is not None else said.token
+    token = known if known is not None else only_entry(tokens)
     found = place_parameters(token, tokens, said.plain) if token is not None else {}
     count = said.count or _entries(medium)
     if views:

@@ -11,6 +11,7 @@ from genai_compiler.lower.decoder_components import Data, application_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
 from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files, run_front
+from genai_compiler.lower.media_doubts import media_doubts
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
 from genai_compiler.lower.picture_front import Roles, picture_front, picture_roles
 from genai_compiler.lower.program_front import program_front
@@ -54,11 +55,11 @@ def with_media(
         roles, port, front = picture_roles(medium), sound_port(medium.stages, notes.said[AUDIO]), None
         if roles is not None and IMAGE not in taken:
             front, found = _picture_front(notes, medium, roles, tokens)
-            problems += found
+            problems += (*found, *media_doubts(IMAGE, notes.said[IMAGE], medium, tokens))
             taken.add(IMAGE)
         elif roles is None and port is not None and AUDIO not in taken:
             front, found = sound_front(notes, medium.stages[-1], port)
-            problems += found
+            problems += (*found, *media_doubts(AUDIO, notes.said[AUDIO], medium, tokens))
             taken.add(AUDIO)
         if front is None:
             steps.append(of_tensors(medium, workflow))
@@ -135,7 +136,7 @@ def _heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
 
 
 def _called(medium: Medium, value: str) -> Medium:
-    return Medium(medium.stages, medium.port, medium.result, value, medium.nothing, medium.merges)
+    return replace(medium, value=value)
 
 
 def placed(front: FileFront, facts: DecoderFacts) -> bool:

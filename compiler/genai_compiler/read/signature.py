@@ -15,6 +15,7 @@ from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import CacheOp, cache_ops
 from genai_compiler.read.external_data import check_external_data, external_tensors
 from genai_compiler.read.graph_form import form_fault
+from genai_compiler.read.media_traits import NO_TRAITS, MediaTraits, media_traits
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.own_tables import Limit, own_limits
@@ -58,7 +59,7 @@ class Signature:
 
     defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
     every initializer is listed as an input, and none can be given. paged: what attention over paged caches takes.
-    limits: extents of inputs that the graph's own tables of positions bound.
+    limits: extents of inputs that the graph's own tables of positions bound. traits: what it tells of media.
     """
 
     inputs: tuple[Port, ...]
@@ -70,6 +71,7 @@ class Signature:
     defaulted: tuple[Port, ...] = ()
     paged: PagedInputs | None = None
     limits: tuple[Limit, ...] = ()
+    traits: MediaTraits = NO_TRAITS
 
 
 def read_signature(path: Path, root: Path) -> Signature:
@@ -120,6 +122,7 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         defaulted=tuple(port_of(each) for each in graph.input if each.name in held and model.ir_version > _FIXED),
         paged=paged_inputs(graph),
         limits=own_limits(model),
+        traits=media_traits(model),
     )
 
 
