@@ -63,13 +63,13 @@ def lower_models(root: Path, config: GenaiConfig, decoder: str, found: list[Prob
     media, once = media_stages(stages, edges, front)
     plain = decoder_document(made.facts, made.text.eos, made.defaults)
     tokenizer = root / made.text.tokenizer if made.text.tokenizer else None
-    document, of_media = with_media(plain, once, media, _notes(root, config), made.facts, tokenizer)
+    document, of_media = with_media(plain, once, media, media_notes(root, config), made.facts, tokenizer)
     if errors(of_media):
         raise CompileError([*problems, *made.problems, *of_media])
     return made.lowered(config, document, [*found, *problems, *of_media])
 
 
-def _notes(root: Path, config: GenaiConfig) -> MediaNotes:
+def media_notes(root: Path, config: GenaiConfig) -> MediaNotes:
     """What the configuration says of its media: processor files, and the tokens that stand for an entry of each."""
     said = {}
     for kind, section in ((IMAGE, "vision"), (AUDIO, "speech")):

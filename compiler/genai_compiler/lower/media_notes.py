@@ -85,6 +85,15 @@ def processor_file(
     return None, (*problems, Problem("missing-file", *said.spot, what, help, Severity.WARNING))
 
 
+def named_processor(root: Path, kind: str, said: Said, describes: Callable[[ConfigText], bool]) -> str | None:
+    """The file that describes the medium, where one lies there; what is wrong with others is not looked at."""
+    for name in (*([said.config] if said.config is not None else []), *NAMES[kind]):
+        text, _ = _text(root, name)
+        if text is not None and describes(text):
+            return name
+    return None
+
+
 def _text(root: Path, name: str) -> tuple[ConfigText | None, list[Problem]]:
     try:
         file = find_artifact(root, name)

@@ -1,7 +1,7 @@
 """Picture files before the stages of a package: the program that makes their tensors, held against what these take."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from genai_compiler.lower.decoder_components import Data
@@ -72,6 +72,33 @@ def picture_front(
         return None, found
     front = _front(fitting, medium, said, tokens)
     return front, (*found, *unknown_places(front.declared["contract"]["parameters"], said.spot))
+
+
+def picture_alone(
+    notes: MediaNotes, medium: Medium, roles: Roles, name: str
+) -> tuple[FileFront | None, tuple[Problem, ...]]:
+    """The front of a graph of pictures without a prompt, by the processor file `name`; None where sizes would differ.
+
+    Problems are what `picture_front` finds, and bad-processor, a warning, for a file whose pictures have sizes of
+    their own.
+    """
+    try:
+        file = read_image_processor(notes.root, name)
+        fitting = _Fitting(file, followed(file), roles, medium)
+        fitting.hold()
+    except CompileError as error:
+        return None, tuple(error.problems)
+    if errors(fitting.problems):
+        return None, tuple(fitting.problems)
+    front = _front(fitting, medium, Said(), SpecialTokens())
+    if front.sizes or set(roles) != {PIXELS}:
+        what = f"{name} makes pictures of their own sizes, which a run of this graph takes one by one, as tensors"
+        return None, (Problem("bad-processor", file.text.place(()), "", what, _TENSORS, Severity.WARNING),)
+    front.declared["contract"]["parameters"] = dict(fitting.cut)
+    return replace(front, token=None), ()
+
+
+_TENSORS = "make the tensors with the model's own processor and give them to run(inputs)"
 
 
 @dataclass

@@ -11,9 +11,11 @@ from typing import Any
 from onnx import ModelProto
 
 from genai_compiler.lower.matching import listed, rank_of
+from genai_compiler.lower.media_notes import MediaNotes
 from genai_compiler.lower.plain_encoder import encoder_inputs
-from genai_compiler.lower.stages import Stage, with_stages
-from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.lower.single_front import with_files
+from genai_compiler.lower.stages import Stage
+from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.mask_matrix import taken_as_a_matrix
 from genai_compiler.read.sentence_modules import SentencePooling
 from genai_compiler.read.signature import Port, Signature
@@ -24,11 +26,17 @@ OF_GENERATION = frozenset({"no-end-token", "bad-token-id", "missing-file"})
 
 
 def single_pass(
-    artifact: str, model: ModelProto, signature: Signature, pooling: SentencePooling | None, vocabulary: int | None
+    artifact: str,
+    model: ModelProto,
+    signature: Signature,
+    pooling: SentencePooling | None,
+    vocabulary: int | None,
+    notes: MediaNotes,
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-    """The document, and warnings: wrong-port for a graph that takes one row, sentence-modules for a pooling of nothing.
+    """The document; problems: wrong-port for a graph that takes one row, sentence-modules for a pooling of nothing, and
+    those of a processor file. vocabulary: how many token ids there are, where a configuration says so.
 
-    vocabulary: how many token ids there are, where a configuration says so.
+    Raises CompileError where a processor file can't be followed.
     """
     masks = [each.name for each in signature.inputs if taken_as_a_matrix(model, each.name)]
     signature = _of_one_row(signature) if masks else signature
@@ -39,7 +47,11 @@ def single_pass(
     if pooling is not None and source is None:
         what = "the graph gives several outputs [rows, positions, width], or none: nothing says what is pooled"
         problems.append(Problem("sentence-modules", Place(artifact), "", what, "pool yourself", Severity.WARNING))
-    return _document(stage, pooling if source is not None else None, source), tuple(problems)
+    plain = _document(stage, pooling if source is not None else None, source)
+    document, found = with_files(plain, stage, notes)
+    if errors(found):
+        raise CompileError([*problems, *found])
+    return document, (*problems, *found)
 
 
 def note(signature: Signature) -> str:
@@ -105,7 +117,7 @@ def _document(stage: Stage, pooling: SentencePooling | None, source: Port | None
         how = {"kind": pooling.kind, "axis": 1, "normalize": pooling.normalize}
         profiles["embedding"] = {"kind": "embedding", "version": "1.0", "outputs": outputs, "pooling": how}
     document = {"schema_version": "1.0", "pipeline": {"workflow": _workflow(made)}}
-    return with_stages(document | ({"profiles": profiles} if profiles else {}), [stage])
+    return document | ({"profiles": profiles} if profiles else {})
 
 
 def _workflow(made: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def with_media(
             front, found = sound_front(notes, stage, port)
             problems += found
             taken.add(AUDIO)
-        steps += [invoke_stage(stage, workflow)] if front is None else _heard(front, stage, document)
+        steps += [invoke_stage(stage, workflow)] if front is None else heard(front, stage, document)
     for stage in (stage for medium in media for stage in medium.stages):
         invoke_stage(stage, workflow)  # components stand in the order in which they run
     for medium in media:
@@ -107,7 +107,7 @@ def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Dat
     return [{"kind": "branch", **branch}, *positions]
 
 
-def _heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
+def heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
     """A stage that always runs, on what is made of files or else on the caller's tensor; one of them must be there."""
     workflow = document["pipeline"]["workflow"]
     declare_front(front, document)
@@ -116,7 +116,7 @@ def _heard(front: FileFront, stage: Stage, document: Data) -> list[Data]:
     asked = replace(given, optional=True)
     inputs = tuple(asked if each == given else each for each in stage.inputs)
     contract, value = stage.result(given.port), f"{front.kind}.heard"
-    same = binding("same_sound", contract, contract, workflow, {})
+    same = binding("same_sound" if front.kind == AUDIO else "same_picture", contract, contract, workflow, {})
     ends = {"inputs": {"entries": given.value}, "outputs": {"entries": f"{value}.given"}}
     tensor = {"kind": "invoke", "component": same, **ends}
     default = {
