@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from genai_runtime.length_switch import CHOICES
 from genai_runtime.problem import RequestError
 from genai_runtime.versions import ShowVersion
 
@@ -193,5 +194,7 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
         "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
     )
     parser.add_argument("--prefill-chunk", type=int, metavar="N", help="tokens of a prompt that one run takes at most")
+    help = "where a graph takes other tables of positions behind a length: keep its caches, recompute them, or refuse"
+    parser.add_argument("--length-switch", choices=CHOICES, default="keep", help=help)
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
     parser.add_argument("--verify", action="store_true", help="check large files by content too")

@@ -19,6 +19,8 @@ from genai_runtime.values import NUMPY, Value, to_array, view
 class WindowedDecoding(InPlaceDecoding):
     """One row; its lengths are told by numbers, not by a mask."""
 
+    takes_switches = False
+
     def prompt(self) -> None:
         spec = self.spec
         size, pad = spec.window or (self.width, 0)

@@ -138,6 +138,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
         yield from _pages(facts.pages)
     if facts.prompt_component:
         yield f"  with the prompt {facts.prompt_component} runs in its place"
+    if facts.switch:
+        yield f"  other tables behind {facts.switch} positions"
     if facts.window is not None:
         yield f"  prompts go in by {facts.window.size} tokens, filled up with {facts.window.pad}"
     for each in facts.counts:
