@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from genai_runtime.length_switch import CHOICES
 from genai_runtime.problem import RequestError
 from genai_runtime.versions import ShowVersion
 
@@ -51,6 +50,9 @@ _COUNTS = {
     "json": ("text", "task", "describe"),
 }
 """Option -> what it has an effect on; options that are not here belong to loading."""
+
+LENGTH_SWITCHES = ("keep", "recompute", "refuse")
+"""Those of length_switch.py, which imports more than a command line may before it runs."""
 
 
 def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -195,6 +197,6 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--prefill-chunk", type=int, metavar="N", help="tokens of a prompt that one run takes at most")
     help = "where a graph takes other tables of positions behind a length: keep its caches, recompute them, or refuse"
-    parser.add_argument("--length-switch", choices=CHOICES, default="keep", help=help)
+    parser.add_argument("--length-switch", choices=LENGTH_SWITCHES, default="keep", help=help)
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
     parser.add_argument("--verify", action="store_true", help="check large files by content too")

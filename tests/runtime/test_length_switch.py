@@ -16,6 +16,8 @@ from genai_compiler import compile_package
 from genai_compiler.read.switch_length import switch_length
 from genai_runtime import LoadError, RequestError
 from genai_runtime.cli import main
+from genai_runtime.command_line import LENGTH_SWITCHES
+from genai_runtime.length_switch import CHOICES
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tests.data import needs_data
@@ -156,6 +158,7 @@ def test_the_command_takes_the_choice(package: Path, capsys: pytest.CaptureFixtu
 
 
 def test_another_word_is_refused(package: Path) -> None:
+    assert LENGTH_SWITCHES == CHOICES
     with pytest.raises(LoadError, match="bad-length-switch"):
         genai_runtime.load(package / "out", length_switch="again")
 
