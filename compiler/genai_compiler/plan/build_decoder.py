@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, placed_by_grids, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
-from genai_compiler.plan.decoder_traits import slot_dim, tells_rows_apart, window_of
+from genai_compiler.plan.decoder_traits import slot_dim, switch_of, tells_rows_apart, window_of
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -42,7 +42,6 @@ from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port
-from genai_compiler.read.switch_length import switch_length
 
 if TYPE_CHECKING:
     from genai_compiler.plan.build_steps import StepBuilder
@@ -270,7 +269,6 @@ class DecoderLoop:
         one_token = takes_one_token(graph.model, takers[tokens]) and PROMPT_COMPONENT not in self._parameters()
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = not packs and last_token_only(graph.model, logits)
-        switch = switch_length(graph.model, mask.port) if mask is not None and not graph.absent else 0
         return DecodeFacts(
             component=component,
             tokens=tokens,
@@ -281,10 +279,7 @@ class DecoderLoop:
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
             ragged=packs
-            or (
-                not (one_token or cut or media or switch)  # a longer row would choose the tables of a shorter one
-                and tells_rows_apart(graph, mask, positions in inputs, groups)
-            ),
+            or (not one_token and not cut and not media and tells_rows_apart(graph, mask, positions in inputs, groups)),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
@@ -295,7 +290,7 @@ class DecoderLoop:
             window=window_of(self._parameters()),
             alone=any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
             switched=bool(switches),
-            switch=switch,
+            switch=switch_of(graph, mask),
         )
 
     def _streams(self) -> Pairs:
