@@ -10,6 +10,7 @@ from typing import Any
 
 import genai_runtime
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from genai_compiler import CompileError, compile_package
@@ -82,6 +83,53 @@ def test_another_size_than_the_graphs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="processor-mismatch") as caught:
         compile_package(folder, out=tmp_path / "out")
     assert "56 pixels high" in str(caught.value)
+
+
+def opened(folder: Path, **over: Any) -> Path:
+    """The package with height and width left open in its graph, as exporters write it."""
+    made = package(folder, **over)
+    model = onnx.load(made / "model.onnx", load_external_data=False)
+    for axis, name in ((2, "height"), (3, "width")):
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    onnx.save(model, made / "model.onnx")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "fits"), [(28, 28, True), (42, 28, False), (14, 56, True), (56, 28, False)]
+)
+def test_pictures_have_as_many_patches_as_the_graphs_table(height: int, width: int, fits: bool, tmp_path: Path) -> None:
+    """A table of five rows, one of them no patch: four patches of 14 pixels. ONNX Runtime says the same."""
+    folder = opened(tmp_path / "package")
+    notes = compile_package(folder, out=tmp_path / "out").notes
+    assert "pixel_values: pictures of 4 patches of 14 x 14 pixels" in notes
+    tensor = np.random.default_rng(0).normal(size=(1, 3, height, width)).astype(np.float32)
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        if fits:
+            (expected,) = session.run(None, {"pixel_values": tensor})
+            np.testing.assert_allclose(model.run({"pixel_values": tensor})["last_hidden_state"], expected, atol=1e-5)
+            return
+        with pytest.raises(Exception, match="ONNXRuntimeError"):
+            session.run(None, {"pixel_values": tensor})
+        with pytest.raises(RequestError, match="wrong-shape") as refused:
+            model.run({"pixel_values": tensor})
+        assert f"{height} x {width} pixels" in str(refused.value)
+        assert "takes 4" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({"size": {"height": 56, "width": 28}}, "of 56 x 28 pixels"),
+        ({"size": {"shortest_edge": 28}}, "of their own size"),
+    ],
+)
+def test_a_file_of_other_patches_than_the_graphs_table(over: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="processor-mismatch") as caught:
+        compile_package(opened(tmp_path / "package", **over), out=tmp_path / "out")
+    assert words in str(caught.value)
+    assert "4 patches of 14 x 14" in str(caught.value)
 
 
 def test_a_file_that_cant_be_followed_is_an_error_with_a_way_out(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ Literal = bool | int | float | tuple[bool | int | float, ...] | None
 class Input:
     """A declared input. dims: extents, symbols, or None for an axis that is never checked.
 
-    limits: (axis, least, most) of extents that the package's graphs bound by tables of their own.
+    limits: (axis, least, most) of extents that the package's graphs bound by tables of their own; patches: (pixels of
+    an edge, how many a picture [pictures, channels, height, width] has), likewise.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Input:
     default: Literal = None
     present_as: str = ""
     limits: tuple[tuple[int, int, int], ...] = ()
+    patches: tuple[int, int] | None = None
 
 
 _PROMPTS = {"prompt_tokens": "prompt", "negative_prompt_tokens": "negative prompt"}
@@ -168,7 +170,19 @@ def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
     for axis, least, most in spec.limits:
         if not least <= array.shape[axis] <= most:
             raise _beyond(spec, axis, array.shape[axis], least, most)
+    if spec.patches is not None:
+        _hold_patches(spec, array.shape[-2:], *spec.patches)
     return array
+
+
+def _hold_patches(spec: Input, size: tuple[int, ...], patch: int, count: int) -> None:
+    """Raises RequestError `wrong-shape` for pictures that a table of a graph has not as many rows for."""
+    height, width = size
+    found = (height // patch) * (width // patch)
+    if found != count:
+        what = f"input '{spec.application or spec.name}' is {height} x {width} pixels, which are {found} patches"
+        help = f"give pictures of {count} patches, which the package's table of positions is for"
+        raise RequestError("wrong-shape", f"{what} of {patch} x {patch}; the package takes {count}", help=help)
 
 
 def _beyond(spec: Input, axis: int, extent: int, least: int, most: int) -> RequestError:

@@ -170,10 +170,20 @@ class _Fitting:
             self.refuse(f"{self.file.name} puts channels {order}, and {takes}")
             return
         size = made.crop or ((made.resize["height"], made.resize["width"]) if self.fixed else None)
+        for each in (each for stage in self.medium.stages for each in stage.signature.patches):
+            self._of_one_size(size, each.patch, each.count)
         for edge, wanted in zip(("high", "wide"), edges, strict=True):
             if isinstance(wanted, int) and (size is None or size[edge == "wide"] != wanted):
                 are = f"{size[edge == 'wide']} pixels {edge}" if size else f"of their own size, not all {wanted} {edge}"
                 self.refuse(f"the pictures that {self.file.name} makes are {are}, and {takes}")
+
+    def _of_one_size(self, size: tuple[int, int] | None, patch: int, count: int) -> None:
+        """Hold the size of pictures, None for their own, against a table of so many patches."""
+        found = (size[0] // patch) * (size[1] // patch) if size is not None else 0
+        if found != count:
+            are = f"of {size[0]} x {size[1]} pixels" if size is not None else "of their own size"
+            takes = f"the graph's table of positions is for {count} patches of {patch} x {patch} pixels"
+            self.refuse(f"the pictures that {self.file.name} makes are {are}, and {takes}")
 
     @property
     def fixed(self) -> bool:

@@ -11,6 +11,7 @@ from genai_compiler.read.package import Package
 def limited(inputs: Iterable[Input], body: Iterable[Op], package: Package) -> tuple[Input, ...]:
     """The inputs with the limits of every graph that takes them as they are."""
     found: dict[str, dict[int, tuple[int, int]]] = {}
+    cut: dict[str, tuple[int, int]] = {}
     ops = list(walk(tuple(body)))
     same = _same(ops)
     for op in ops:
@@ -18,13 +19,20 @@ def limited(inputs: Iterable[Input], body: Iterable[Op], package: Package) -> tu
         if not isinstance(op, Invoke) or graph is None:
             continue
         values = dict(op.inputs)
+        for square in graph.signature.patches:
+            for value in _origins(values.get(square.input, ""), same):
+                cut[value] = (square.patch, square.count)
         for each in graph.signature.limits:
             for value in _origins(values.get(each.input, ""), same):
                 axes = found.setdefault(value, {})
                 least, most = axes.get(each.axis, (each.least, each.most))
                 axes[each.axis] = (max(least, each.least), min(most, each.most))
     return tuple(
-        replace(each, limits=tuple((axis, *bounds) for axis, bounds in sorted(found.get(each.name, {}).items())))
+        replace(
+            each,
+            limits=tuple((axis, *bounds) for axis, bounds in sorted(found.get(each.name, {}).items())),
+            patches=cut.get(each.name),
+        )
         for each in inputs
     )
 
@@ -55,6 +63,9 @@ def _origins(value: str, same: Mapping[str, set[str]]) -> set[str]:
 def limit_notes(plan: Plan) -> Iterator[str]:
     """What the limits are, in words."""
     for each in plan.inputs:
+        if each.patches is not None:
+            patch, count = each.patches
+            yield f"{each.application_name or each.name}: pictures of {count} patches of {patch} x {patch} pixels"
         for axis, least, most in each.limits:
             dim = each.type.dims[axis]
             where = f"axis {axis}" + (f" ({dim})" if isinstance(dim, str) else "")
