@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from genai_compiler import compile_package
+from genai_compiler.driver import Options
 from genai_compiler.reference_classes import class_of, reference_table
 from onnx import TensorProto
 
@@ -139,6 +141,8 @@ def test_a_type_that_is_only_known_by_name_is_not_vouched_for(kind: str, tmp_pat
     found = reference_refusals(package(tmp_path, model={"type": kind}))
     assert [each.code for each in found] == ["reference-needs"]
     assert "not looked at" in found[0].what
+    made = compile_package(tmp_path, out=tmp_path.with_name("out"), options=Options(strict=True))
+    assert any("would load this package, where what the warnings say" in each for each in made.notes)
 
 
 def test_a_transducers_generator_checks_no_search(tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ def _judged(root: Path, options: Options) -> Package:
         raise CompileError([*refused.problems, *refusals]) from refused
     if errors(refusals):
         raise CompileError([*loaded.warnings, *refusals])
-    notes = (*loaded.notes, f"{reference_name()} would load this package")
+    where = ", where what the warnings say of it holds" if refusals else ""
+    notes = (*loaded.notes, f"{reference_name()} would load this package{where}")
     return replace(loaded, warnings=(*loaded.warnings, *refusals), notes=notes)
 
 

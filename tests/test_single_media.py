@@ -1,4 +1,4 @@
-"""A processor file beside a graph that stands alone is used; one that nothing uses is said.
+"""A processor file of pictures or sounds beside a graph that stands alone is used; one that nothing uses is said.
 
 Expected values: Pillow and numpy make the tensor by themselves, a bare ONNX Runtime session runs the graph.
 """
@@ -20,6 +20,9 @@ from tests.data import needs_data
 from tests.lower.packages import Recipe, write_package
 from tests.lower.plain_folders import plain_folder
 from tests.real_packages import PACKAGES
+from tests.reference.sounds import log_mel
+from tests.test_real_sounds import FLAT as SOUND
+from tests.test_real_sounds import tune, wav
 
 pytestmark = needs_data
 Image = pytest.importorskip("PIL.Image", reason="Pillow is absent: no picture can be decoded")
@@ -161,3 +164,28 @@ def test_a_file_beside_a_decoder_of_text_is_said_not_to_be_used(dialect: str, tm
     made = compile_package(folder, out=tmp_path / "out")
     (said,) = [each for each in made.notes if "preprocessor_config.json" in each]
     assert "it is not used" in said
+
+
+# ---- sounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_goes_into_an_encoder_alone(tmp_path: Path) -> None:
+    """Features are written out by numpy (tests/reference/sounds.py), the graph runs in a bare session."""
+    source, folder = PACKAGES / "mobius-whisper-meta" / "encoder", tmp_path / "package"
+    folder.mkdir()
+    for name in ("model.onnx", "model.onnx.data"):
+        shutil.copy(source / name, folder / name)
+    (folder / "config.json").write_text(json.dumps({"model_type": "some", "vocab_size": 320}))
+    (folder / "preprocessor_config.json").write_text(json.dumps(SOUND))
+    made = compile_package(folder, out=tmp_path / "out")
+    assert "audio files become tensors as preprocessor_config.json says" in made.notes
+    samples = tune(1.0)
+    heard = log_mel(np.concatenate([samples, np.zeros(800)]), 80)  # its last column is silence, as all behind it are
+    features = np.concatenate([heard, np.repeat(heard[:, -1:], 3000 - heard.shape[1], axis=1)], axis=1)[None]
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"input_features": features.astype(np.float32)})
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        found = model.run({"request.audio": wav(samples)})["encoder_hidden_states"]
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+        with pytest.raises(RequestError, match="missing-input"):
+            model.run({})
