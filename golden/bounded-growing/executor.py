@@ -27,7 +27,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("x", "float32", ("batch", 1), row_axis=0, source="application", application="x"),
@@ -87,8 +87,8 @@ class Executor:
         live = enter(LIVE_CELL, package_live, inputs.symbols, "pipeline.workflow.steps[0]")
         del budget, package_limit, package_live
         for _ in range(limit):
-            live_2 = live_rows(live, origin="pipeline.workflow.steps[0]")
-            if not live_2.any():
+            live_2, going_2 = live_rows(live, origin="pipeline.workflow.steps[0]")
+            if not going_2:
                 break
             out.iterations += 1
             # pipeline.workflow.steps[0].steps[0]: invoke extend
@@ -97,7 +97,7 @@ class Executor:
             next_history = grown
             next_left = rest
             next_live = going
-            if not live_2.all():
+            if going_2 < live_2.size:
                 next_history = keep_rows("history", live_2, history, grown, 0, 1, 1, "pipeline.workflow.steps[0]")
                 next_left = keep_rows("left", live_2, left, rest, 0, 1, -1, "pipeline.workflow.steps[0]")
                 next_live = keep_rows("live", live_2, live, going, 0, 1, -1, "pipeline.workflow.steps[0]")
@@ -110,8 +110,8 @@ class Executor:
         window = enter(WINDOW_CELL, x, inputs.symbols, "pipeline.workflow.steps[1]")
         del turns, x
         for step_2 in range(limit_2):
-            live_3 = live_rows(package_true, origin="pipeline.workflow.steps[1]")
-            if not live_3.any():
+            going_3 = live_rows(package_true, origin="pipeline.workflow.steps[1]")[1]
+            if not going_3:
                 break
             out.iterations += 1
             turn = iteration_value(step_2, 1)

@@ -23,7 +23,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("start", "int64", (1,), source="application", application="start"),
@@ -73,9 +73,10 @@ class Executor:
         limit = iteration_limit(outer_limit, "pipeline.workflow.steps[0]")
         total = enter(TOTAL_CELL, start, inputs.symbols, "pipeline.workflow.steps[0]")
         del outer_limit
+        steady_add = add_2.steady()
         for step in range(limit):
-            live = live_rows(package_true, origin="pipeline.workflow.steps[0]")
-            if not live.any():
+            going = live_rows(package_true, origin="pipeline.workflow.steps[0]")[1]
+            if not going:
                 break
             out.iterations += 1
             outer_index = iteration_value(step, 1)
@@ -86,21 +87,22 @@ class Executor:
             acc = enter(ACC_CELL, inner_start, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             go = enter(GO_CELL, package_true, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             del inner_start
+            steady_island_1 = island_1.steady()
             for step_2 in range(limit_2):
-                live_2 = live_rows(go, origin="pipeline.workflow.steps[0].steps[0]")
-                if not live_2.any():
+                going_2 = live_rows(go, origin="pipeline.workflow.steps[0].steps[0]")[1]
+                if not going_2:
                     break
                 out.iterations += 1
                 inner_index = iteration_value(step_2, 0)
                 # pipeline.workflow.steps[0].steps[0].steps[0]: invoke island_1
-                acc_next, go_next = island_1(acc, outer_index, inner_index, ceiling)
+                acc_next, go_next = steady_island_1(acc, outer_index, inner_index, ceiling)
                 # pipeline.workflow.steps[0].steps[0].steps[1]: emit
                 yield out.emit("trace", "append", acc_next, 0, step_2, "pipeline.workflow.steps[0].steps[0].steps[1]")
                 acc = acc_next
                 go = go_next
             del go
             # pipeline.workflow.steps[0].steps[1]: invoke add
-            total_next = add_2(acc, start)[0]
+            total_next = steady_add(acc, start)[0]
             # pipeline.workflow.steps[0].steps[2]: emit
             yield out.emit("marks", "event", acc, 0, step, "pipeline.workflow.steps[0].steps[2]")
             del acc

@@ -23,7 +23,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("x", "int64", ("batch", 1), row_axis=0, source="application", application="x"),
@@ -74,13 +74,14 @@ class Executor:
         x_cell = enter(X_CELL_CELL, x, inputs.symbols, "pipeline.workflow.steps[0]")
         live_cell = enter(LIVE_CELL_CELL, live, inputs.symbols, "pipeline.workflow.steps[0]")
         del limit, live, x
+        steady_advance = advance_2.steady()
         for step in range(limit_2):
-            live_2 = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
-            if not live_2.any():
+            live_2, going = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
+            if not going:
                 break
             out.iterations += 1
             # pipeline.workflow.steps[0].steps[0]: invoke advance
-            block, length, x_next, live_next = advance_2(x_cell)
+            block, length, x_next, live_next = steady_advance(x_cell)
             # pipeline.workflow.steps[0].steps[1]: emit
             yield from out.emit_rows(
                 "blocks",
@@ -115,7 +116,7 @@ class Executor:
             )
             next_x_cell = x_next
             next_live_cell = live_next
-            if not live_2.all():
+            if going < live_2.size:
                 next_x_cell = keep_rows("x.cell", live_2, x_cell, x_next, 0, 1, -1, "pipeline.workflow.steps[0]")
                 next_live_cell = keep_rows(
                     "live.cell",

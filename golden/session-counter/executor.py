@@ -22,7 +22,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("start", "int64", (1,), source="application", application="start", required=False, default=0),
@@ -72,8 +72,8 @@ class Executor:
         log = enter(LOG_CELL, request.kept("log", package_empty_log), inputs.symbols, "pipeline.workflow.steps[0]")
         del package_empty_log, start, times
         for step_2 in range(limit):
-            live = live_rows(package_true, origin="pipeline.workflow.steps[0]")
-            if not live.any():
+            going = live_rows(package_true, origin="pipeline.workflow.steps[0]")[1]
+            if not going:
                 break
             out.iterations += 1
             # pipeline.workflow.steps[0].steps[0]: invoke tick

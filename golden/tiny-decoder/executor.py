@@ -27,7 +27,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", "sequence"), row_axis=0, role="prompt_tokens"),
@@ -426,8 +426,8 @@ class Executor:
             request_rng_counter,
         )
         for step in range(limit):
-            live = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
-            if not live.any():
+            live, going = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
+            if not going:
                 break
             out.iterations += 1
             loop_iteration = iteration_value(step, 1)
@@ -628,7 +628,7 @@ class Executor:
             next_rng_counter = rng_counter_next
             next_attention_mask = attention_mask_next
             next_position_ids = position_ids_next
-            if not live.all():
+            if going < live.size:
                 next_token = keep_rows("token", live, token, token_body, 0, 1, -1, "pipeline.workflow.steps[0]")
                 next_logits = keep_rows(
                     "logits",

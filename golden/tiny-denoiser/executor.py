@@ -30,7 +30,7 @@ from genai_runtime.abi import (
     open_adapter,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("request.max_iterations", "int64", (1,), role="max_iterations", required=False, default=4),
@@ -235,8 +235,8 @@ class Executor:
         diffusion_history = enter(DIFFUSION_HISTORY_CELL, diffusion_start, inputs.symbols, "pipeline.workflow.steps[4]")
         del diffusion_start, request_max_iterations
         for step in range(limit):
-            live = live_rows(package_true, origin="pipeline.workflow.steps[4]")
-            if not live.any():
+            going = live_rows(package_true, origin="pipeline.workflow.steps[4]")[1]
+            if not going:
                 break
             out.iterations += 1
             diffusion_step = iteration_value(step, 1)

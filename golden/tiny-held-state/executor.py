@@ -28,7 +28,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", "sequence"), row_axis=0, role="prompt_tokens"),
@@ -133,6 +133,7 @@ DECODER_CACHE = HeldSpec(
     inputs=("input_ids", "attention_mask", "last_token_logits.lengths"),
     outputs=("last_token_logits.last_logits",),
     origin="pipeline.workflow.steps[0].steps[10]",
+    steady=True,
 )
 
 
@@ -375,8 +376,8 @@ class Executor:
             request_rng_counter,
         )
         for step in range(limit):
-            live = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
-            if not live.any():
+            live, going = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
+            if not going:
                 break
             out.iterations += 1
             loop_iteration = iteration_value(step, 1)
@@ -490,7 +491,7 @@ class Executor:
             next_rng_counter = rng_counter_next
             next_attention_mask = attention_mask_next
             next_position_ids = position_ids_next
-            if not live.all():
+            if going < live.size:
                 next_token = keep_rows("token", live, token, token_body, 0, 1, -1, "pipeline.workflow.steps[0]")
                 next_logits = keep_rows(
                     "logits",

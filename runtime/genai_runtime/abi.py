@@ -31,7 +31,7 @@ from genai_runtime.sessions import Sessions
 from genai_runtime.state import Slot
 from genai_runtime.values import merge_axes
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 __all__ = [
     "ABI_VERSION",

@@ -5,6 +5,7 @@ wrappers: the wrappers convert every value on every call, which costs more than 
 """
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
@@ -159,6 +160,16 @@ def _seen(session: Any, run: Callable[..., Any], origin: str) -> Callable[..., A
 def run_with_values(session: Any, origin: str = "") -> RunWithValues:
     """The session's run call on tensors by name. origin: the step that calls it, for profiles."""
     return cast(RunWithValues, _seen(session, session._sess.run_with_ort_values, origin))
+
+
+def results(made: Sequence[Value]) -> list[Value]:
+    """What a run gave, one by one. Iterating over ONNX Runtime's own vector ends in a C++ exception: tens of us."""
+    return [made[at] for at in range(len(made))]
+
+
+def taker(count: int) -> Callable[[Sequence[Value]], Sequence[Value]]:
+    """The same for runs that give `count` values each, made once for all of them."""
+    return itemgetter(*range(count)) if count > 1 else results
 
 
 def new_bindings(session: Any) -> Bindings:

@@ -52,7 +52,7 @@ class Budget:
                 )
                 for role, port, dtype, rank in self._spec.inputs
             }
-            made = self._run(feeds, [port for _, port in self._spec.outputs], None)
+            made = binding.results(self._run(feeds, [port for _, port in self._spec.outputs], None))
         except OverflowError as failure:  # a port whose type is too small for what it is told
             raise self._failed(str(failure)) from failure
         except binding.RUN_FAILURES as failure:

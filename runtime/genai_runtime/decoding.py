@@ -81,7 +81,7 @@ class Front:
 
     def run(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
         """The decoder's inputs for these tokens, by port. Raises what the session raises."""
-        made = self._run({**media, self._tokens: tokens}, self._outputs, None)
+        made = binding.results(self._run({**media, self._tokens: tokens}, self._outputs, None))
         return dict(zip(self._ports, made, strict=True))
 
 

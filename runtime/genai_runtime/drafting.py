@@ -149,7 +149,7 @@ class Proposer:
         if spec.positions is not None:
             feeds[spec.positions[0]] = _tensor(np.arange(place, place + count)[None], spec.positions)
         try:
-            made = list(self._run(feeds, self._outputs, None))
+            made = binding.results(self._run(feeds, self._outputs, None))
         except binding.RUN_FAILURES as failure:
             where = f"{spec.origin} (component '{spec.component}')"
             raise ExecutionError("step-failed", str(failure), origin=where) from failure

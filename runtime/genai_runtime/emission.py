@@ -14,11 +14,12 @@ Mode = Literal["replace", "append", "event"]
 
 @dataclass
 class Received:
-    """What one output, or one row of it, has received so far."""
+    """What one output, or one row of it, has received so far. checked: what its check of extents last looked at."""
 
     chunks: list[Array] = field(default_factory=list[Array])
     axis: int = 0
     events: list[Array] = field(default_factory=list[Array])
+    checked: tuple[tuple[int, ...], int, int] | None = None
 
     def value(self) -> Array | None:
         """Everything published, as one array; None when nothing was."""

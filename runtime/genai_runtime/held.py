@@ -20,6 +20,7 @@ from genai_runtime.cells import Cell, control, enter
 from genai_runtime.problem import ExecutionError
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import FIRST_ROOM
+from genai_runtime.steady import Bank
 from genai_runtime.values import Array, Value, to_array, view
 
 
@@ -30,6 +31,7 @@ class HeldSpec:
     pairs: (past port, present port) a cell. axis: the sequence axis of all. lengths: (kind, place among the other
     inputs). The maximum of the `width`s (last extent) and `sum`s (largest row sum) is the total length; row sums of
     `valid` are the valid entries a row; axis 1 of `new` is as long as the new tokens. inputs, outputs: the other ports.
+    steady: results keep their extents, and two sets of tensors may take turns (steady.py).
     """
 
     name: str
@@ -41,6 +43,7 @@ class HeldSpec:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     origin: str
+    steady: bool = False
 
     def place(self, kind: str) -> int:
         """Where among the inputs the one source of a kind is."""
@@ -93,6 +96,9 @@ class Held:
         self._sound = [self.extent] * initials[0].shape()[0]
         self._room, self._first, self._steps = 0, self.extent, steps
         self._buffers: list[Array] = []
+        self._next = self._last = Bank(session, (), ())
+        self._maximum: Value | None = None
+        self._limit = 0
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         lengths = self._lengths(values)
@@ -100,24 +106,24 @@ class Held:
         if lengths.total > self._room or not self._buffers:
             self._make_room(lengths)
         self._blank(lengths)
-        bound, spec = self._bound, self._spec
-        for port, value in zip(spec.inputs, values, strict=True):
-            bound.bind_ortvalue_input(port, value)
-        for port in spec.outputs:
-            bound.bind_output(port, binding.CPU)
+        bank, self._next = self._next, self._last
+        self._last = bank
+        if bank.given != values:
+            bank.give(values)
         try:
-            self._run(bound, None)
+            self._run(bank.bound, None)
         except binding.RUN_FAILURES as failure:
             raise self._failed(str(failure)) from failure
         self.extent = max(self.extent, lengths.total)
-        made = bound.get_outputs()
-        return [made[len(spec.pairs) + at] for at in range(len(spec.outputs))]
+        return (bank.made or bank.keep()) if self._spec.steady else bank.hand_over()
 
     def bounded(self, maximum: Value, origin: str) -> None:
         """The cells' extent stays within its maximum (standard, 2.6)."""
-        limit = int(control(self._spec.name, "maximum", maximum, origin).max())
-        if self.extent > limit:
-            what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {limit}"
+        if maximum is not self._maximum:
+            self._limit = int(control(self._spec.name, "maximum", maximum, origin).max())
+            self._maximum = maximum
+        if self.extent > self._limit:
+            what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {self._limit}"
             raise ExecutionError("recurrence", what, origin=origin)
 
     def _lengths(self, values: Sequence[Value]) -> _Lengths:
@@ -166,13 +172,19 @@ class Held:
         used = (slice(None),) * axis + (slice(0, self.extent),)
         self._buffers = [_larger(old, axis, room, used) for old in olds]
         self._initials = ()
-        self._room, self._bound = room, binding.new_bindings(self._session)
+        self._room, self._last = room, self._bank()
+        self._next = self._bank() if self._spec.steady else self._last
+
+    def _bank(self) -> Bank:
+        """What one run is bound to, the buffers as past and present at once."""
+        bank = Bank(self._session, self._spec.inputs, self._spec.outputs)
         for (past, present), buffer in zip(self._spec.pairs, self._buffers, strict=True):
             value = view(buffer)
-            self._bound.bind_ortvalue_input(past, value)
-            self._bound.bind_ortvalue_output(present, value)
+            bank.bound.bind_ortvalue_input(past, value)
+            bank.bound.bind_ortvalue_output(present, value)
         for port, value in self._adapted.items():
-            self._bound.bind_ortvalue_input(port, value)
+            bank.bound.bind_ortvalue_input(port, value)
+        return bank
 
     def _failed(self, what: str) -> ExecutionError:
         where = f"{self._spec.origin} (component '{self._spec.component}')"
@@ -186,5 +198,5 @@ def _larger(old: Array, axis: int, room: int, used: tuple[slice, ...]) -> Array:
 
 
 def _row_sums(value: Value) -> list[int]:
-    sums: list[int] = to_array(value).sum(axis=-1).tolist()
+    sums: list[int] = np.add.reduce(to_array(value), axis=-1).tolist()
     return sums

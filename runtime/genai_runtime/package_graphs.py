@@ -24,7 +24,7 @@ class PackageGraph:
         """All outputs by name. Raises ExecutionError `step-failed` with ONNX Runtime's words."""
         names = [name for name, _ in self.outputs]
         try:
-            made = self._run({name: to_value(array) for name, array in arrays.items()}, names, None)
+            made = binding.results(self._run({name: to_value(array) for name, array in arrays.items()}, names, None))
         except binding.RUN_FAILURES as failure:
             raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
         return {name: to_array(value) for name, value in zip(names, made, strict=True)}

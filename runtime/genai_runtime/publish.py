@@ -92,7 +92,10 @@ class Publisher:
             part = array[row : row + 1].copy()
             if (kept := lengths[row]) is not None:
                 part = prefix(part, int(kept), axis, origin)
-            self._check(spec, part, free, self._row_symbols(spec), origin)
+            form = (part.shape, free, len(self._symbols))
+            if slots[row].checked != form:  # the same extents under the same symbols fit again
+                self._check(spec, part, free, self._row_symbols(spec), origin)
+                slots[row].checked = form
             slots[row].take(mode, part, axis, origin)
             yield Event(output, row, part, step)
 

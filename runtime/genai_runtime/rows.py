@@ -1,5 +1,7 @@
 """Rows and control values of a loop: who is live, how long, and what inactive rows keep (standard, 3.4)."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from genai_runtime.problem import ExecutionError
@@ -16,8 +18,10 @@ def iteration_limit(value: Value, origin: str) -> int:
     return int(array.flat[0])
 
 
-def live_rows(value: Value, heed: bool = True, origin: str = "") -> Array:
-    """The liveness mask, bool [rows] (one entry steers the whole batch). heed False: every row counts as live.
+def live_rows(value: Value, heed: bool = True, origin: str = "") -> tuple[Array, int]:
+    """The liveness mask, bool [rows] (one entry steers the whole batch), and how many rows are live.
+
+    heed False: every row counts as live.
 
     Raises ExecutionError `loop-predicate` for a mask without rows or of more axes (standard, V330).
     """
@@ -29,14 +33,19 @@ def live_rows(value: Value, heed: bool = True, origin: str = "") -> Array:
         raise ExecutionError("loop-predicate", what, origin=origin)
     array = array.reshape(-1)
     if not heed:
-        return np.ones(max(array.size, 1), dtype=np.bool_)
+        rows = max(array.size, 1)
+        return np.ones(rows, dtype=np.bool_), rows
     if not array.size:
         raise ExecutionError("loop-predicate", "the predicate has no rows, so nothing says when to stop", origin=origin)
-    return array.copy()
+    return array.copy(), int(np.count_nonzero(array))
 
 
+@lru_cache(maxsize=1024)
 def iteration_value(step: int, rank: int, extent: int = 1) -> Value:
-    """The induction value: int64, a scalar or a vector filled with the iteration number."""
+    """The induction value: int64, a scalar or a vector filled with the iteration number.
+
+    Nobody writes into a value, so all loops of a process share these.
+    """
     return to_value(np.full((extent,) * rank, step, dtype=np.int64))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
+from genai_runtime.steady import Steady
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Runner:
         """stands_in: a request has put it in the place of another component."""
         if not lazy:
             self._run = binding.run_with_values(sessions.session(component), origin)
-        self._inputs, self._outputs = ports[0], list(ports[1])
+        self._inputs, self._outputs, self._take = ports[0], list(ports[1]), binding.taker(len(ports[1]))
         self._origin, self._place = origin, f"{origin} (component '{component}')"
         self._sessions, self._component, self._replacements = sessions, component, replacements
         self._made: dict[str, Runner] = {}
@@ -192,9 +193,14 @@ class Runner:
         if adapted:
             self._adapt(feeds, adapted)
         try:
-            return self._run(feeds, self._outputs, None)
+            return self._take(self._run(feeds, self._outputs, None))
         except binding.RUN_FAILURES as failure:
             raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
+
+    def steady(self) -> Steady:
+        """The same for one loop whose runs give results of the same extents each time; every loop has its own."""
+        session = self._sessions.session(self._component)
+        return Steady(session, (self._inputs, tuple(self._outputs)), self._origin, self)
 
     def _adapt(self, feeds: dict[str, Value], factors: Mapping[str, Value]) -> None:
         if self._stands_in:

@@ -45,6 +45,7 @@ class OpViews:
         self.uses, self._call = writing.uses, writing.call
         self._decoder = DecoderViews(writing)
         self._counted: set[str] = set()
+        self._entering: list[str] = []
         self._files = made_of_files(plan)
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
@@ -95,6 +96,10 @@ class OpViews:
 
     def _invoke(self, op: Invoke) -> OpView:
         runner = self.uses.held[op.held][0] if op.held else self._runner(op)
+        if op.steady and not op.held:
+            steady = self.names.fresh(f"steady_{op.component}")
+            self._entering.append(f"{steady} = {runner}.steady()")
+            runner = steady
         given = (self.names.of(value) for _, value in op.inputs)
         args = ", ".join((*given, *adapted_argument(op, self.plan, self.names)))
         targets = [self.names.of(value) for _, value in op.outputs]
@@ -175,27 +180,35 @@ class OpViews:
 
     def _loop(self, op: Loop) -> OpView:
         step, limit = self.names.fresh("step"), self.names.fresh("limit")
-        live = self.names.fresh("live")
+        live, going = self.names.fresh("live"), self.names.fresh("going")
         enter = tuple(self._enter(carry, op) for carry in op.carried)
         if op.released_on_entry:
             enter += (f"del {', '.join(map(self.names.of, op.released_on_entry))}",)
+        outside, self._entering = self._entering, []
         body = self.region(op.body, step)
+        enter, self._entering = (*enter, *self._entering), outside
         counts = bool(op.iteration) or step in self._counted
-        heed = ["request.stop_on_eos"] if op.termination == "generation_eos" else []
-        live_args = (self.names.of(op.continue_when), *heed, f"origin={literal(op.origin)}")
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "bound": f"{limit} = "
             + self._call("iteration_limit", self.names.of(op.max_iterations), literal(op.origin)),
             "head": f"for {step if counts else '_'} in range({limit}):",
             "enter": enter,
-            "live": f"{live} = " + self._call("live_rows", *live_args),
-            "stop": f"if not {live}.any():",
+            "live": self._count_live(op, live, going),
+            "stop": f"if not {going}:",
             "count": self._counter(op, step),
             "laws": tuple(law for carry in op.carried for law in self._laws(carry, op)),
-            "carry": self._carry(op, live),
+            "carry": self._carry(op, live, going),
         }
         return OpView("_loop.py.j2", fields, {"body": body})
+
+    def _count_live(self, op: Loop, live: str, going: str) -> str:
+        """The mask of live rows, where a cell keeps the others' entries, and how many there are."""
+        heed = ["request.stop_on_eos"] if op.termination == "generation_eos" else []
+        args = (self.names.of(op.continue_when), *heed, f"origin={literal(op.origin)}")
+        counted = self._call("live_rows", *args)
+        keeps = any(carry.merge for carry in self._moving(op))
+        return f"{live}, {going} = {counted}" if keeps else f"{going} = {counted}[1]"
 
     def _counter(self, op: Loop, step: str) -> tuple[str, ...]:
         if not op.iteration:
@@ -254,9 +267,9 @@ class OpViews:
         grouped = ("grouped=True",) if cell.group else ()
         return self._call("growing", name, current, following, str(cell.axis), increment, maximum, origin, *grouped)
 
-    def _carry(self, op: Loop, live: str) -> tuple[str, ...]:
+    def _carry(self, op: Loop, live: str, going: str) -> tuple[str, ...]:
         """Lines that turn next values into current ones, all at once; inactive rows keep theirs."""
-        moving = [carry for carry in op.carried if carry.next != carry.cell or self._may_not_merge(carry, op)]
+        moving = self._moving(op)
         if not moving:
             return ()
         cells = [self.names.of(carry.cell) for carry in moving]
@@ -269,10 +282,13 @@ class OpViews:
         starts = [f"{name} = {self.names.of(c.next)}" for name, c in zip(merged, moving, strict=True) if c.merge]
         return (
             *starts,
-            f"if not {live}.all():",
+            f"if {going} < {live}.size:",
             *(f"    {name} = {self._keep(c, live, op)}" for name, c in zip(merged, moving, strict=True) if c.merge),
             *_assignments(cells, merged),
         )
+
+    def _moving(self, op: Loop) -> list[Carry]:
+        return [carry for carry in op.carried if carry.next != carry.cell or self._may_not_merge(carry, op)]
 
     def _may_not_merge(self, carry: Carry, op: Loop) -> bool:
         """Whether a cell that becomes itself may lack an entry for each row: inactive rows can't keep theirs then."""

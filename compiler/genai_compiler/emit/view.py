@@ -19,7 +19,7 @@ from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Component, Input, Output, Plan
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
@@ -277,6 +277,7 @@ def _held_tables(uses: Uses) -> Iterator[str]:
             f"inputs={literal(tuple(others))}",
             f"outputs={literal(tuple(port for port, _ in run.outputs))}",
             f"origin={literal(run.origin)}",
+            *(["steady=True"] if run.steady else []),
         ]
         yield f"{constant} = HeldSpec({', '.join(args)})"
 

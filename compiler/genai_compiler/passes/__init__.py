@@ -4,6 +4,7 @@ from genai_compiler.passes.drop_dead_steps import drop_dead_steps
 from genai_compiler.passes.fuse_islands import fuse_islands
 from genai_compiler.passes.hoist_selection import hoist_selection
 from genai_compiler.passes.hold_state import hold_state
+from genai_compiler.passes.keep_results import keep_results
 from genai_compiler.passes.link_readers import link_readers
 from genai_compiler.passes.mark_last_reads import mark_last_reads
 from genai_compiler.passes.peel_prompt import peel_prompt
@@ -23,6 +24,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_islands,
     link_readers,
     hoist_selection,
+    keep_results,
     mark_last_reads,
     speculate,
 )

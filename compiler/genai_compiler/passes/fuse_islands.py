@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from genai_compiler.passes.joinable import Joinable, Shape
 from genai_compiler.passes.profile import Profile
-from genai_compiler.passes.prove_extents import proved
+from genai_compiler.passes.prove_extents import irreplaceable, proved
 from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Branch, Component, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
@@ -25,8 +25,7 @@ from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
 
 def fuse_islands(plan: Plan, profile: Profile) -> Plan:
     """The plan with every island of two members or more linked."""
-    fixed = replace(plan, components=tuple(replace(each, overridable=False) for each in plan.components))
-    body, extents = proved(fixed, profile)
+    body, extents = proved(irreplaceable(plan), profile)
     whole = {defines(op): op for op in walk(body) if isinstance(op, Invoke)}
     grouping = _Grouping(Joinable(plan, profile, extents), whole)
     body = tuple(grouping.region(plan.body))

@@ -31,7 +31,7 @@ from genai_compiler.plan.ir import (
     SymbolCheck,
     Type,
 )
-from genai_compiler.plan.uses import defines
+from genai_compiler.plan.uses import defines, walk
 from genai_compiler.read.extents import Extent, Extents, output_extents
 
 Inferred = Mapping[str, tuple[Extent | None, ...]]
@@ -41,10 +41,34 @@ def prove_extents(plan: Plan, profile: Profile) -> Plan:
     """The plan without checks that can't fail."""
     known = _Known(plan, profile)
     body = _whole(known)
+    if any(isinstance(op, Loop) for op in walk(body)):
+        body = tuple(map(_as_steady, body, proved(irreplaceable(plan), profile)[0]))
     if body == plan.body:
         return plan
     note = f"prove_extents: {known.dropped} comparisons of extents hold in every run and are not made"
     return replace(plan, body=body, decisions=(*plan.decisions, note))
+
+
+def irreplaceable(plan: Plan) -> Plan:
+    """The plan as it runs for a request that replaces no component."""
+    return replace(plan, components=tuple(replace(each, overridable=False) for each in plan.components))
+
+
+def _as_steady(op: Op, other: Op) -> Op:
+    """An op whose loops say what the same loops of the other say to be steady."""
+    match op, other:
+        case Loop(), Loop():
+            body = tuple(map(_as_steady, op.body, other.body))
+            return replace(op, body=body, steady=other.steady)
+        case Branch(), Branch():
+            cases = tuple(
+                (key, tuple(map(_as_steady, ops, others)))
+                for (key, ops), (_, others) in zip(op.cases, other.cases, strict=True)
+            )
+            default = tuple(map(_as_steady, op.default, other.default or ())) if op.default is not None else None
+            return replace(op, cases=cases, default=default)
+        case _:
+            return op
 
 
 def proved(plan: Plan, profile: Profile) -> tuple[tuple[Op, ...], Mapping[str, Extents]]:
@@ -235,8 +259,25 @@ def _loop(op: Loop, known: _Known) -> Loop:
     body = _region(op.body, known)
     carried = tuple(replace(carry, proved=_keeps_shape(carry, cells[carry.cell], known)) for carry in op.carried)
     known.dropped += sum(carry.proved for carry in carried)
+    steady = _steady(op, cells, known)
     known.same = before
-    return replace(op, body=body, carried=carried)
+    return replace(op, body=body, carried=carried, steady=steady)
+
+
+def _steady(op: Loop, cells: Mapping[str, Cell], known: _Known) -> tuple[str, ...]:
+    """Values of a body that have the same extents in every iteration, or that an invariant cell holds to its own."""
+    made = {value for each in walk(op.body) for value in defines(each)}
+    varying = {*made, *cells, op.iteration}
+    held = {carry.next for carry in op.carried if cells[carry.cell].recurrence == "invariant"}
+    sure = (value for value in made if known.plan.types[value].ranked and value not in known.unsure)
+    same = {value for value in sure if not _depends(known.whole(value), varying)}
+    return tuple(sorted(same | (held & made)))
+
+
+def _depends(extents: Extents, values: set[str]) -> bool:
+    """Whether an extent is one of which only a name is known, and the name is of one of these values."""
+    names = (each.partition(" ") for each in extents if isinstance(each, str))
+    return any(not sign.startswith(("$", "*")) and name in values for sign, _, name in names)
 
 
 def _keeps_shape(carry: Carry, cell: Cell, known: _Known) -> bool:

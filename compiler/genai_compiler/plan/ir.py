@@ -182,7 +182,7 @@ class Invoke:
     """One session run: (port, value) pairs in, (port, new value) pairs out; checks of inputs before, outputs after.
 
     held: the group of cells that the run updates in place, "" for none. adapted: the value that says which adapters
-    change it, "" for none.
+    change it, "" for none. steady: its results keep their extents, and nobody needs them behind the next iteration.
     """
 
     component: str
@@ -193,6 +193,7 @@ class Invoke:
     after: tuple[Check, ...] = ()
     held: str = ""
     adapted: str = ""
+    steady: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,8 @@ class Carry:
 class Loop:
     """A pre-test loop. `advance` runs only between two iterations: after the body, when another iteration follows.
 
-    released_on_entry: values that only its entry reads, whose storage may go once the cells have them.
+    released_on_entry: values that only its entry reads, whose storage may go once the cells have them. steady: values
+    of the body that have the same extents in every iteration, when no request replaces a component.
     """
 
     continue_when: str
@@ -265,6 +267,7 @@ class Loop:
     origin: str
     advance: "tuple[Op, ...]" = ()
     released_on_entry: tuple[str, ...] = ()
+    steady: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

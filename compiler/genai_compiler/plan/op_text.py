@@ -34,7 +34,7 @@ def op_lines(op: Op, plan: Plan) -> Iterator[str]:
     """The lines of one op, its regions and its checks indented below it."""
     match op:
         case Invoke():
-            held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted)
+            held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted) + (" steady" if op.steady else "")
             yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
         case Fused():

@@ -1,0 +1,191 @@
+"""Results that loops write over: which runs are marked, and that every value is the reference interpreter's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
+import numpy as np
+import onnxruntime as ort
+import pytest
+from genai_compiler import Compiled, Options, compile_package
+from genai_compiler.plan.ir import Invoke
+from genai_compiler.plan.uses import walk
+from genai_runtime.steady import WORTH_BINDING, Steady
+from genai_runtime.values import to_array, to_value
+from onnx import TensorProto, helper
+
+from tests.reference.interpreter import interpret
+from tools.fixtures.document import (
+    Document,
+    application,
+    branch,
+    cell,
+    emit,
+    invoke,
+    literal,
+    loop,
+    onnx,
+    output,
+    package,
+    tensor,
+    write_document,
+)
+from tools.fixtures.graph import Sketch
+
+WIDE, ONE, FLAG = tensor("float32", "width"), tensor("int64", 1), tensor("bool")
+STEPS = 3 * WORTH_BINDING
+INPUTS = {"x": np.array([1.0, -2.0, 0.5], np.float32), "limit": np.array([STEPS])}
+FLOW = [
+    "workflow_ssa",
+    "linear_effects",
+    "nested_control_flow",
+    "typed_emit",
+    "streaming_emit",
+    "loop_induction_values",
+]
+
+
+def grown(folder: Path) -> Document:
+    """y = 1.5 * x + 1 over float32 [width]."""
+    sketch = Sketch("grow")
+    x = sketch.input("x", "float32", "width")
+    sketch.output(sketch.op.Add(sketch.op.Mul(x, 1.5), 1.0), "y", "float32", "width")
+    sketch.save(folder / "grow.onnx")
+    return onnx("grow.onnx", {"x": WIDE}, {"y": WIDE})
+
+
+def longer(folder: Path) -> Document:
+    """y is x and its first element again: float32 [width + 1]."""
+    sketch = Sketch("longer")
+    x = sketch.input("x", "float32", "n")
+    sketch.output(sketch.op.Concat(x, sketch.op.Gather(x, [0], axis=0), axis=0), "y", "float32", "m")
+    sketch.save(folder / "longer.onnx")
+    return onnx("longer.onnx", {"x": tensor("float32", "n")}, {"y": tensor("float32", "m")})
+
+
+def write(folder: Path, body: Sequence[Document], carried: dict[str, str], more: Document | None = None) -> Path:
+    """A loop of STEPS iterations over cells of the same contract that all start as x, each published in the end."""
+    inputs = {
+        "x": application(WIDE, "x"),
+        "limit": application(ONE, "limit"),
+        "yes": literal(FLAG, True),
+        "none": literal(ONE, 0),
+    }
+    state = {name: cell(WIDE, "x") for name in carried} | (more or {})
+    outputs = {"trace": output(tensor("float32", "long")), **{f"out {name}": output(WIDE) for name in carried}}
+    components = {"grow": grown(folder), "longer": longer(folder)}
+    around = loop(body, "yes", "limit", carried)
+    ends = [emit(name, f"out {name}") for name in carried]
+    used = {each["component"] for each in every(body) if each["kind"] == "invoke"}
+    components = {name: each for name, each in components.items() if name in used}
+    write_document(folder, package(FLOW, inputs, outputs, components, [around, *ends], state=state))
+    return folder
+
+
+def every(steps: Sequence[Document]) -> list[Document]:
+    """The steps and those nested in them."""
+    found = list(steps)
+    for each in steps:
+        found += every(each.get("steps", ()))
+        found += every(list(each.get("cases", {}).values()))
+    return found
+
+
+def judged(root: Path, tmp_path: Path) -> Compiled:
+    """Compile, run, hold every output against the interpreter's, with the pass and without."""
+    wanted = interpret(root, INPUTS).outputs
+    made = compile_package(root, tmp_path / "compiled")
+    compile_package(root, tmp_path / "apart", Options(without=("keep_results",)))
+    for folder in ("compiled", "apart"):
+        with genai_runtime.load(tmp_path / folder, threads=1) as model:
+            for _ in range(2):
+                result = model.run(INPUTS)
+                for name, value in wanted.items():
+                    np.testing.assert_array_equal(result[name], value, strict=True)
+    return made
+
+
+def steady(made: Compiled) -> list[str]:
+    assert made.plan is not None
+    return [op.component for op in walk(made.plan.body) if isinstance(op, Invoke) and op.steady]
+
+
+GROW = invoke("grow", {"x": "a"}, {"y": "a.next"})
+SEEN = emit("a", "trace", "append", axis=0)
+
+
+def test_a_cell_that_a_run_makes_anew_is_written_over(tmp_path: Path) -> None:
+    made = judged(write(tmp_path / "package", [GROW, SEEN], {"a": "a.next"}), tmp_path)
+    assert steady(made) == ["grow"]
+    assert "steady_grow = grow.steady()" in made.executor
+
+
+def test_cells_that_hand_a_value_on_need_it_longer(tmp_path: Path) -> None:
+    """A shift register: what the run gives is read three iterations later."""
+    shown = [emit(name, "trace", "append", axis=0) for name in ("a", "b", "c")]
+    cells = {"a": "a.next", "b": "a", "c": "b"}
+    assert steady(judged(write(tmp_path / "package", [GROW, *shown], cells), tmp_path)) == []
+
+
+def test_a_branch_may_hand_a_result_on(tmp_path: Path) -> None:
+    chosen = branch(
+        "yes",
+        {"true": emit("a.next", "trace", "append", axis=0), "false": emit("b", "trace", "append", axis=0)},
+        outputs={"picked": {"cases": {"true": "a.next", "false": "b"}}},
+    )
+    made = judged(write(tmp_path / "package", [GROW, chosen], {"a": "a.next", "b": "picked", "c": "b"}), tmp_path)
+    assert steady(made) == []
+
+
+def test_a_nested_loop_may_hand_a_result_on(tmp_path: Path) -> None:
+    """Without an iteration its cell is what it started as."""
+    inner = loop([invoke("grow", {"x": "d"}, {"y": "d.next"})], "yes", "none", {"d": "d.next"})
+    body, cells = [GROW, inner, SEEN, emit("d", "trace", "append", axis=0)], {"a": "a.next", "b": "d", "c": "b"}
+    made = judged(write(tmp_path / "package", body, cells, {"d": cell(WIDE, "a.next")}), tmp_path)
+    assert steady(made) == ["grow"], "only the inner one, whose results stay in its own loop"
+
+
+def test_a_result_of_unknown_extents_keeps_its_run_from_it(tmp_path: Path) -> None:
+    body = [GROW, invoke("longer", {"x": "a"}, {"y": "long"}), emit("long", "trace", "append", axis=0)]
+    made = judged(write(tmp_path / "package", body, {"a": "a.next"}), tmp_path)
+    assert steady(made) == []
+
+
+# ---- the runtime's part ----------------------------------------------------------------------------------------------
+
+
+def doubling() -> Any:
+    """A session of y = x + x over float32 [n], n open."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def plain(session: Any, value: Any) -> Any:
+    made = session._sess.run_with_ort_values({"x": value}, ["y"], None)
+    return [made[0]]
+
+
+def test_two_sets_of_results_take_turns() -> None:
+    session = doubling()
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value))
+    values = [to_value(np.array([each, -each], np.float32)) for each in range(WORTH_BINDING + 6)]
+    made = [run(each)[0] for each in values]
+    assert [id(each) for each in made[-4:]] == [id(each) for each in (made[-4], made[-3]) * 2]
+    last = len(values) - 1
+    assert to_array(made[-1]).tolist() == [2.0 * last, -2.0 * last]
+    assert to_array(made[-2]).tolist() == [2.0 * (last - 1), -2.0 * (last - 1)], "the iteration before is still there"
+
+
+@pytest.mark.parametrize("extents", [[2] * 8 + [3] * 4, [1, 2, 3] * 4, [4] * 12])
+def test_other_extents_are_run_by_the_runner(extents: list[int]) -> None:
+    """Should a proof be wrong, the values are not."""
+    session = doubling()
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value))
+    for at, extent in enumerate(extents):
+        array = np.arange(at, at + extent, dtype=np.float32)
+        assert to_array(run(to_value(array))[0]).tolist() == (2 * array).tolist()
