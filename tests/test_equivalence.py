@@ -43,7 +43,7 @@ def test_every_fixture_is_run_here() -> None:
     flow = {"branch-joins", "nested-loops", "session-counter", "ragged-emit", "bounded-growing", "tiny-decoder"}
     elsewhere = {"tiny-held-state", "negatives"}  # tests/runtime/test_held.py, tests/images/test_package.py
     elsewhere |= {"tiny-encoder-v2", "tiny-media-v2"}  # tests/test_pipelines.py
-    elsewhere |= {"tiny-stages-v1"}  # tests/test_stages.py
+    elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
     elsewhere |= {"tiny-denoiser"}  # tests/lower/test_iterative.py
     assert {*flow, *DECODERS, *elsewhere} == set(CASES)

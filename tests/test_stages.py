@@ -4,77 +4,36 @@ That graph runs in a plain ONNX Runtime loop, without stages, windows or lengths
 """
 
 import json
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import genai_runtime
 import pytest
-from genai_compiler import CompileError, compile_package
-from genai_compiler.convert import convert_package
-from genai_compiler.plan.text import plan_text
-from genai_compiler.problem import errors
+from genai_compiler import compile_package
 from genai_compiler.read.load import load_package
 from genai_runtime import RequestError
-from onnx import ModelProto
 
 from tests.conftest import FIXTURES
 from tests.real_packages import GREEDY
 from tests.reference.plain_loop import greedy
+from tests.staged_packages import (
+    NEW,
+    PROMPTS,
+    Entries,
+    Graphs,
+    converts,
+    halves,
+    package,
+    refused,
+    three,
+    tokens,
+    two_phases,
+    wanted,
+)
 from tools.fixtures.graph import Sketch
 from tools.fixtures.network import CONTEXT, concat_decoder, gqa_decoder, gqa_lengths
-from tools.fixtures.stages import EMBEDDED, FINAL, MIDDLE, WINDOW, cut, save, stage, tiny_stages_v1, write_config
-
-PROMPTS = ([1, 9, 14], [7], [1, 9, 14, 20, 33, 2, 5, 6, 11])
-NEW = 10
-Graphs = dict[str, ModelProto]
-Entries = dict[str, dict[str, Any]]
-
-
-def three(sketch: Sketch) -> Graphs:
-    return dict(zip(("embeddings", "layers", "lm_head"), cut(sketch.proto(), EMBEDDED, FINAL), strict=True))
-
-
-def halves(sketch: Sketch) -> Graphs:
-    return dict(zip(("a", "b", "c", "d"), cut(sketch.proto(), EMBEDDED, MIDDLE, FINAL), strict=True))
-
-
-def two_phases(sketch: Sketch) -> Graphs:
-    embeddings, layers, head = cut(sketch.proto(), EMBEDDED, FINAL)
-    return {"embeddings": embeddings, "context": layers, "iterator": layers, "lm_head": head}
-
-
-def package(
-    folder: Path,
-    graphs: Graphs,
-    change: Callable[[Entries], object] = lambda stages: None,
-    decoder: Mapping[str, Any] | None = None,
-) -> Path:
-    """A package of these stages, in this order. change: edits their entries."""
-    save(folder, graphs)
-    stages = {name: stage(name, each) for name, each in graphs.items()}
-    if "context" in stages:
-        stages["context"]["run_on_token_gen"] = False
-        stages["iterator"]["run_on_prompt"] = False
-    change(stages)
-    write_config(folder, [{name: each} for name, each in stages.items()], decoder or {})
-    return folder
-
-
-def tokens(folder: Path) -> list[list[int]]:
-    """What the package makes of each prompt."""
-    out = folder.with_name(folder.name + ".out")
-    compile_package(folder, out=out)
-    with genai_runtime.load(out, threads=1) as model:
-        return [model.generate(each, max_new_tokens=NEW, **GREEDY).tokens for each in PROMPTS]
-
-
-def wanted(folder: Path, sketch: Sketch) -> list[list[int]]:
-    """What the uncut graph makes of them, in a plain loop."""
-    folder.mkdir(exist_ok=True)
-    sketch.save(folder / "whole.onnx")
-    return [greedy(folder / "whole.onnx", each, NEW) for each in PROMPTS]
+from tools.fixtures.stages import EMBEDDED, FINAL, cut, save, stage, tiny_stages_v1, write_config
 
 
 @pytest.mark.parametrize("sketch", [concat_decoder, gqa_decoder])
@@ -120,6 +79,16 @@ def test_windows_may_be_of_graphs_without_fixed_lengths(tmp_path: Path) -> None:
 def test_lengths_are_told_without_windows_too(tmp_path: Path) -> None:
     names = {"past_sequence_length": "past_seq_len", "total_sequence_length": "total_seq_len"}
     folder = package(tmp_path / "p", three(gqa_lengths("sequence")), decoder={"inputs": names})
+    assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
+
+
+@pytest.mark.parametrize("cutting", [three, two_phases])
+def test_stages_of_one_token_a_run_take_prompts_token_by_token(
+    cutting: Callable[[Sketch], Graphs], tmp_path: Path
+) -> None:
+    """The first token goes through the stages of the prompt, where there are such."""
+    names = {"past_sequence_length": "past_seq_len", "total_sequence_length": "total_seq_len"}
+    folder = package(tmp_path / "p", cutting(gqa_lengths(1)), decoder={"inputs": names})
     assert tokens(folder) == wanted(tmp_path / "whole", gqa_decoder())
 
 
@@ -181,37 +150,14 @@ def test_older_spellings_of_the_phases_are_read_and_said(tmp_path: Path) -> None
 @pytest.mark.parametrize("cutting", [three, halves, two_phases])
 def test_the_converted_document_is_the_same_plan(cutting: Callable[[Sketch], Graphs], tmp_path: Path) -> None:
     folder = package(tmp_path / "p", cutting(gqa_decoder()))
-    _converts(folder, tmp_path)
+    converts(folder, tmp_path)
 
 
 def test_the_converted_document_keeps_windows_and_lengths(tmp_path: Path) -> None:
-    _converts(FIXTURES / "tiny-stages-v1", tmp_path)
-
-
-def _converts(folder: Path, home: Path) -> None:
-    before = compile_package(folder, out=home / "before")
-    shutil.copytree(folder, home / "after" / folder.name)
-    text = convert_package(folder).text
-    (home / "after" / folder.name / "genai_config.json").unlink()
-    (home / "after" / folder.name / "inference_metadata.yaml").write_text(text, "utf-8")
-    after = compile_package(home / "after" / folder.name, out=home / "out")
-    assert before.plan is not None
-    assert after.plan is not None
-    assert plan_text(before.plan).splitlines()[1:] == plan_text(after.plan).splitlines()[1:]
+    converts(FIXTURES / "tiny-stages-v1", tmp_path)
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
-
-
-def refused(folder: Path) -> dict[str, str]:
-    """Code -> place and words of every error."""
-    with pytest.raises(CompileError) as caught:
-        compile_package(folder, out=folder.with_name("refused"))
-    assert not folder.with_name("refused").exists()
-    found: dict[str, str] = {}
-    for each in errors(caught.value.problems):
-        found[each.code] = f"{found.get(each.code, '')}{each.path}: {each.what} {each.help}\n"
-    return found
 
 
 def _without(name: str, key: str, port: str) -> Callable[[Entries], object]:
@@ -254,37 +200,11 @@ def test_phases_that_keep_different_state_are_refused(tmp_path: Path) -> None:
     assert "unpaired-state" in found
 
 
-@pytest.mark.parametrize(
-    ("window", "words"),
-    [
-        (
-            {"window_size": WINDOW, "alignment": "right", "slide_key_value_cache": False},
-            "with padding before the prompt",
-        ),
-        ({"window_size": WINDOW, "alignment": "left"}, "shifted by a window"),
-        ({"window_size": WINDOW, "alignment": "left", "slide_key_value_cache": False}, "take a mask or positions"),
-        ({"window_size": WINDOW, "alignment": "left", "slide_key_value_cache": False}, "append to their caches"),
-    ],
-)
-def test_windows_that_are_not_compiled_are_refused(window: dict[str, Any], words: str, tmp_path: Path) -> None:
-    sketch = concat_decoder() if "append" in words else gqa_decoder()
-    folder = package(tmp_path / "p", three(sketch), decoder={"sliding_window": window})
-    assert words in refused(folder)["unsupported-package-class"]
-
-
 def test_a_graph_and_stages_together_are_said(tmp_path: Path) -> None:
     folder = package(tmp_path / "p", three(concat_decoder()), decoder={"filename": "whole.onnx"})
     concat_decoder().save(folder / "whole.onnx")
     problems = compile_package(folder, out=tmp_path / "out").problems
     assert [(each.code, each.path) for each in problems] == [("ignored-key", "model.decoder.pipeline")]
-
-
-def test_stages_beside_an_encoder_are_refused(tmp_path: Path) -> None:
-    folder = package(tmp_path / "p", three(concat_decoder()))
-    config = json.loads((folder / "genai_config.json").read_text())
-    config["model"]["vision"] = {"filename": "embeddings.onnx"}
-    (folder / "genai_config.json").write_text(json.dumps(config))
-    assert "beside vision" in refused(folder)["unsupported-package-class"]
 
 
 @pytest.mark.parametrize("entry", [7, None, "embeddings", [{}]])

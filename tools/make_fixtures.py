@@ -17,6 +17,7 @@ from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
+from tools.fixtures.shifted import tiny_shifted_v1
 from tools.fixtures.speculative import tiny_block_drafts, tiny_chained_drafts
 from tools.fixtures.stages import tiny_stages_v1
 from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
@@ -40,6 +41,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-held-state": tiny_held_state,
     "tiny-media-v2": tiny_media_v2,
     "tiny-runtime-policy": tiny_runtime_policy,
+    "tiny-shifted-v1": tiny_shifted_v1,
     "tiny-stages-v1": tiny_stages_v1,
 }
 

@@ -1,6 +1,7 @@
 """genai-compile convert: write the workflow that the compiler reads from a package of another dialect.
 
-Without -o the document goes to stdout. Exit codes as of genai-compile.
+Without -o the document goes to stdout. A graph in ONNX Runtime's own format (.ort) in the package's place is written as
+ONNX, to -o; ONNX Runtime opens it for that. Exit codes as of genai-compile.
 """
 
 import argparse
@@ -9,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from genai_compiler.convert import convert_package, write_document
+from genai_compiler.convert_ort import convert_ort
 from genai_compiler.problem import CompileError, disk_problem
+from genai_compiler.read.ort_format import has_ort_format
 
 EXIT_DONE, EXIT_INPUT = 0, 2
 
@@ -17,6 +20,8 @@ EXIT_DONE, EXIT_INPUT = 0, 2
 def convert(argv: Sequence[str]) -> int:
     """Run `genai-compile convert` with what stands behind that word; returns the exit code."""
     arguments = _parser().parse_args(argv)
+    if has_ort_format(arguments.package):
+        return _graph(arguments)
     try:
         made = convert_package(arguments.package, arguments.graph)
         if arguments.output is not None:
@@ -36,6 +41,28 @@ def convert(argv: Sequence[str]) -> int:
         print(f"written: {arguments.output}")
         for unsaid in made.unsaid:
             print(f"not said in it: {unsaid}")
+    return EXIT_DONE
+
+
+def _graph(arguments: argparse.Namespace) -> int:
+    """Convert a graph in place of a package; returns the exit code."""
+    if arguments.output is None:
+        print("a graph is written to a file: name it with -o", file=sys.stderr)
+        return EXIT_INPUT
+    try:
+        convert_ort(arguments.package, arguments.output)
+    except CompileError as refused:
+        for each in refused.problems:
+            print(each, file=sys.stderr)
+        return EXIT_INPUT
+    except ModuleNotFoundError:
+        print("only ONNX Runtime reads this format: pip install 'genai-compile[cpu]'", file=sys.stderr)
+        return EXIT_INPUT
+    except OSError as failure:
+        print(disk_problem(failure, arguments.output), file=sys.stderr)
+        return EXIT_INPUT
+    if not arguments.quiet:
+        print(f"written: {arguments.output}")
     return EXIT_DONE
 
 

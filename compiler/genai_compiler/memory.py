@@ -1,15 +1,20 @@
 """The memory of a process that runs a compiled package: the plan, its graphs, and the lengths asked for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from onnx import ModelProto
 
 from genai_compiler.emit.graph_files import graph_files
+from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Plan
-from genai_compiler.plan.memory import MemoryPlan, memory_plan
+from genai_compiler.plan.memory import MEGABYTE, MemoryPlan, memory_plan
 from genai_compiler.plan.memory_runs import Lengths
 from genai_compiler.process_memory import imported_process
 from genai_compiler.read.package import Package
+from genai_compiler.read.packing import packed_copies
+from genai_compiler.read.weights import weight_bytes
+from genai_compiler.shared_weights import LEAST, Shared, shared_weights
 
 PROMPT, CONTEXT = 512, 2048
 """Tokens that are taken where nobody says how many: of a prompt, and of what a package without a limit goes on to."""
@@ -35,7 +40,33 @@ def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
         name: package.graphs[name].model if each.content is None else ModelProto.FromString(each.content)
         for name, each in made.items()
     }
-    return memory_plan(plan, models, lengths_of(package, ask), imported_process())
+    found = memory_plan(plan, models, lengths_of(package, ask), imported_process())
+    twice = tuple(_told(each, plan, package, models) for each in shared_weights(made, package, found.sessions))
+    return replace(found, notes=(*twice, *found.notes))
+
+
+def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, ModelProto]) -> str:
+    """A note on weights that several sessions hold: how much, why, and what of it is there more than once."""
+    prompt = plan.decoder.prompt_component if plan.decoder is not None else ""
+    why = "the package keeps them in each graph"
+    edits = [plan.component(each).edit for each in shared.components]
+    linked = [{one.component for one in each.members} if isinstance(each, Linked) else set[str]() for each in edits]
+    both = sorted(each for each in set.intersection(*linked) if weight_bytes(package.graphs[each].model) >= LEAST)
+    if both and prompt not in shared.components:
+        why = f"both are linked with {', '.join(both)}"
+    elif prompt in shared.components:
+        why = "other stages run with the prompt, which makes two graphs"
+    elif shared.one_place:
+        why = "two graphs name one place"
+    packed = [_packed(models[name], shared.names[name]) for name in shared.components]
+    there = "read in place they are there once" if shared.one_place else "each has them for itself"
+    again = f"{there}; rearranged, {(sum(packed) - max(packed)) / MEGABYTE:.3f} MB more than once would take"
+    named = " and ".join(shared.components)
+    return f"{shared.bytes / MEGABYTE:.3f} MB of weights are in the sessions of {named}: {why}; {again}"
+
+
+def _packed(model: ModelProto, names: frozenset[str]) -> int:
+    return sum(size for name, size in packed_copies(model).items() if name in names)
 
 
 def lengths_of(package: Package, ask: MemoryAsk) -> Lengths:

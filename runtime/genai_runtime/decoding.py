@@ -43,7 +43,8 @@ class DecoderSpec:
     (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
     component. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of
     rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same. window: (tokens a run, what fills
-    the last run up) of a prompt. alone: a run takes one row.
+    the last run up) of a prompt. shift: caches move by what a run adds: (columns that past and new ones are together,
+    what empty ones hold, whether padding stands before a prompt). alone: a run takes one row.
     """
 
     component: str
@@ -69,6 +70,7 @@ class DecoderSpec:
     window: tuple[int, int] | None = None
     alone: bool = False
     switch: int = 0
+    shift: tuple[int, int, bool] | None = None
 
 
 class Front:
@@ -142,6 +144,10 @@ class Decoder:
             from genai_runtime.paged import PagedDecoding
 
             return PagedDecoding
+        if self.spec.shift is not None:
+            from genai_runtime.shifted import ShiftedDecoding
+
+            return ShiftedDecoding
         if self.spec.window is not None and self.spec.shared:
             from genai_runtime.windowed import WindowedDecoding
 
@@ -290,7 +296,8 @@ class Decoding:
         """
         spec = self.spec
         crosses = 0 < spec.switch < self.width  # its first chunks would be made with other tables than the whole
-        own = bool(spec.prompt_component) or crosses or spec.window is not None or spec.pages is not None
+        size = spec.window[0] if spec.window is not None else size
+        own = (bool(spec.prompt_component) and spec.window is None) or crosses or spec.pages is not None
         plain = not own and self.front is None and not self.media and self.places is None and not spec.one_token
         alone = self.rows == 1 and int(self.lengths[0]) == self.width and not any(slot.once for slot in spec.slots)
         if self.takes_chunks and plain and alone and 0 < size < self.width:

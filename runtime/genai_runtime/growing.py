@@ -30,9 +30,9 @@ class GrowingDecoding(Decoding):
         feeds = self._feeds
         self._feeds = self.known_to(self.first_session, feeds)
         self._take()
+        self.feed_chunks()
         self._feeds = {**feeds, **self._feeds}
         self._run = binding.run_with_values(self.session, spec.origin)
-        self.feed_chunks()
         self._positions, self.filled = self.first_positions(), self.first
         self._feeds.update(self.own(self.later))
         kept = [slot for slot in spec.slots if not slot.once]
@@ -51,7 +51,7 @@ class GrowingDecoding(Decoding):
         self.feed_rest()
 
     def run_chunk(self, feeds: dict[str, Array]) -> None:
-        self._feeds.update((port, view(array)) for port, array in feeds.items())
+        self._feeds.update(self.known_to(self.first_session, {port: view(array) for port, array in feeds.items()}))
         self._take()
 
     def advance(self) -> None:

@@ -25,7 +25,7 @@ class InPlaceDecoding(Decoding):
         values = self.known_to(self.first_session, self.as_values(feeds))
         for port, value in values.items():
             bound.bind_ortvalue_input(port, value)
-        self._bind_state(bound, self.own(self.media))
+        self._bind_state(bound, self.first_session, self.own(self.media))
         bound.bind_output(self.spec.logits, binding.CPU)
         self._run = binding.run_bound(self.first_session, self.spec.origin)
         self.passes += 1
@@ -45,7 +45,7 @@ class InPlaceDecoding(Decoding):
         bound = binding.new_bindings(self.session)
         for port, array in feeds.items():
             bound.bind_ortvalue_input(port, view(array))
-        self._bind_state(bound, self.own(self.media))
+        self._bind_state(bound, self.session, self.own(self.media))
         bound.bind_output(self.spec.logits, binding.CPU)
         self.passes += 1
         try:
@@ -54,19 +54,19 @@ class InPlaceDecoding(Decoding):
             raise self.failed(failure) from failure
         self.take_own_last(bound.get_outputs()[len(self.spec.slots)])
 
-    def _bind_state(self, bound: binding.Bindings, beside: Mapping[str, Value]) -> None:
+    def _bind_state(self, bound: binding.Bindings, session: object, beside: Mapping[str, Value]) -> None:
         for slot, buffer in zip(self.spec.slots, self.state, strict=True):
             value = view(buffer, slot.dtype)
             bound.bind_ortvalue_input(slot.past, value)
             bound.bind_ortvalue_output(slot.present, value)
-        for port, extra in {**self.extras, **beside}.items():
+        for port, extra in self.known_to(session, {**self.extras, **beside}).items():
             bound.bind_ortvalue_input(port, extra)
 
     def _bind_step(self) -> None:
         """One io-binding for all steps until the room is full."""
         spec = self.spec
         self._bound = bound = binding.new_bindings(self.session)
-        self._bind_state(bound, self.own(self.later))
+        self._bind_state(bound, self.session, self.own(self.later))
         if self.front is None:
             bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
         if spec.positions is not None:

@@ -17,7 +17,9 @@ from genai_runtime.values import NUMPY, Value, to_array, view
 
 
 class WindowedDecoding(InPlaceDecoding):
-    """One row; its lengths are told by numbers, not by a mask."""
+    """One row; numbers tell its lengths, or how many ones a mask has."""
+
+    takes_chunks = False
 
     takes_switches = False
 
@@ -32,14 +34,18 @@ class WindowedDecoding(InPlaceDecoding):
         counts = self.counts_of(np.zeros_like(self.lengths), self.lengths, self.room.first)
         session = self.first_session
         bound, run = binding.new_bindings(session), binding.run_bound(session, spec.origin)
-        self._bind_state(bound, self.own(self.media))
-        for port, array in {spec.tokens: tokens, **counts}.items():
+        self._bind_state(bound, session, self.own(self.media))
+        placed = self._positions_of(np.arange(size).reshape(1, -1))
+        fed = {spec.tokens: tokens, **counts, **({spec.positions[0]: placed} if spec.positions is not None else {})}
+        for port, array in self.known_to(session, fed).items():
             bound.bind_ortvalue_input(port, view(array))
         bound.bind_output(spec.logits, binding.CPU)
         for at in range(count):
             tokens[:] = ids[:, at * size : (at + 1) * size]
             before = np.array([at * size])
             self.recount(counts, before, before + size)
+            placed[...] = self._positions_of(np.arange(at * size, (at + 1) * size).reshape(1, -1))
+            self._mask_window(bound, (at + 1) * size)
             self.passes += 1
             try:
                 run(bound, None)
@@ -50,6 +56,14 @@ class WindowedDecoding(InPlaceDecoding):
         self._positions, self.filled = self.first_positions(), self.width
         self._each = np.arange(1)
         self._bind_step()
+
+    def _mask_window(self, bound: binding.Bindings, written: int) -> None:
+        """Bind a mask of so many ones, which counts the padding of a window as it is written."""
+        mask = self.spec.mask
+        if mask is not None:
+            self._part = np.zeros((1, self.room.first if mask.fixed else written), dtype=NUMPY[mask.dtype])
+            self._part[0, :written] = 1
+            bound.bind_ortvalue_input(mask.port, view(self._part))
 
     def _make_room(self, padded: int) -> None:
         """Buffers that the windows fit into. Raises RequestError `prompt-too-long`."""

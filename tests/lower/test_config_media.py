@@ -80,11 +80,3 @@ def test_stages_beside_a_graph_of_the_whole_decoder_are_left_out_and_said(tmp_pa
     lowered = lower_genai_config(changed(tmp_path / "package", PACKAGE, stages))
     assert [each.code for each in lowered.problems if "the graph is taken" in each.what] == ["ignored-key"]
     assert lowered.document == lower_genai_config(PACKAGE).document
-
-
-def test_stages_beside_an_encoder_are_refused(tmp_path: Path) -> None:
-    file = "decoder/model.onnx"
-    stages = ("model.decoder.pipeline", [{"one": {"filename": file}}])
-    with pytest.raises(CompileError) as caught:
-        lower_genai_config(changed(tmp_path / "package", PACKAGE, stages, ("model.decoder.filename", ...)))
-    assert "unsupported-package-class" in {each.code for each in caught.value.problems}, str(caught.value)

@@ -61,6 +61,14 @@ def test_state_that_grows_is_there_twice_during_a_run() -> None:
     assert entries * PER_TOKEN <= grown <= 1.3 * entries * PER_TOKEN
 
 
+def test_caches_that_move_cost_a_column_of_one_head_a_token() -> None:
+    """Of each layer a byte of a key (its columns are the last axis) and 16 of a value; 64 columns of two heads."""
+    found = memory_of("tiny-shifted-v1", 1, 8, 20)
+    assert found.per_token == 2 * (1 + 16)
+    sizes = {axis: term(found, f"state decoder_shifted_kv_{axis}") for axis in (2, 3)}
+    assert sizes == {axis: 2 * 64 * 2 * 16 + 12 * 2 * column for axis, column in ((3, 1), (2, 16))}
+
+
 def test_logits_are_a_number_a_row_and_entry_of_the_vocabulary() -> None:
     assert term(memory_of("tiny-gqa-v1", 5, 8, 16), "logits") == 5 * VOCABULARY * 4
 

@@ -4,8 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-import onnx
-import onnxruntime
+from genai_compiler.convert_ort import convert_ort
 
 from tools.speech.tokenizer import read_tokens, tokenizer_json
 from tools.speech.wheels import DETECTOR, TRANSCRIBER, fetch
@@ -27,7 +26,9 @@ def build_transcriber(folder: Path, cache: Path) -> Path:
     package = folder / "package"
     part = _fresh(folder)
     for name in ("encoder_model", "decoder_model_merged"):
-        _as_onnx(files[f"{name}.ort"], part / "package" / f"{name}.onnx")
+        (part / f"{name}.ort").write_bytes(files[f"{name}.ort"])
+        convert_ort(part / f"{name}.ort", part / "package" / f"{name}.onnx")
+        (part / f"{name}.ort").unlink()
     for name, data in (("config.json", CONFIG), ("preprocessor_config.json", PROCESSOR)):
         (part / "package" / name).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     text = json.dumps(tokenizer_json(read_tokens(files["tokenizer.bin"])), ensure_ascii=False)
@@ -46,23 +47,6 @@ def build_detector(folder: Path, cache: Path) -> Path:
     shutil.copytree(DECLARATION, part / "package", dirs_exist_ok=True)
     _put(part, folder)
     return folder / "package"
-
-
-def _as_onnx(content: bytes, target: Path) -> None:
-    """A graph in ONNX Runtime's own format as ONNX, nothing optimised; that format drops names that ONNX wants."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.optimized_model_filepath = str(target)
-    options.add_session_config_entry("session.save_model_format", "ONNX")
-    onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    model = onnx.load(target)
-    model.graph.name = model.graph.name or target.stem
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                attribute.g.name = attribute.g.name or attribute.name
-    onnx.save(model, target)
 
 
 def _fresh(folder: Path) -> Path:

@@ -4,12 +4,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.false_statements import absent_ports
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.match_state import LayerPorts
-from genai_compiler.lower.matching import Surroundings
+from genai_compiler.lower.matching import Joined, Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import (
     Merge,
@@ -23,6 +25,7 @@ from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
+from genai_compiler.lower.shifted_caches import merge_shift, merge_shifted, told_columns
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -32,7 +35,7 @@ from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
-from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
 
@@ -105,10 +108,13 @@ def config_decoder(
     cut = joined is not None and joined.window is not None
     merge = Merge(replace(stated, window=None) if cut else stated, signature)
     paged = merge_paged(ports, config.block_size, merge)
-    dense = ports if paged is None else replace(ports, keys=(), values=())
+    shifts = joined is not None and joined.shifts
+    shifted = merge_shifted(ports, merge) if shifts else ()
+    stated_window = config.decoder.sliding_window
+    shift = merge_shift(ports, shifted, stated_window, 1, merge) if shifted and stated_window is not None else None
+    dense = replace(ports, keys=(), values=()) if paged is not None or shifts else ports
     states, windows = split_windows(merge_states(dense, merge), merge)
-    alone = ports.token_ids is not None and takes_one_token(model, ports.token_ids)
-    one_token = alone and (joined is None or not joined.two_phases)
+    one_token = ports.token_ids is not None and _takes_one_token(model, ports.token_ids, joined)
     fixed = merge_fixed_states(ports, one_token, merge)
     combined = merge_combined(ports, merge)
     check_groups(config.state_groups, paged, fixed, merge)
@@ -118,7 +124,8 @@ def config_decoder(
     positions = ports.position_ids.name if ports.position_ids is not None else ""
     mask = ports.attention_mask.name if ports.attention_mask is not None else ""
     table = table_rows(model, signature, positions, mask)
-    length = merge_length((each.capacity for each in states), table, merge, text.context_length)
+    held = [*(each.capacity for each in states), *([shift.columns] if shift is not None else [])]
+    length = merge_length(held, table, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
@@ -155,8 +162,18 @@ def config_decoder(
         paged=with_pages(paged, length),
         lengths=ports.lengths,
         window=joined.window if joined is not None else None,
+        shifted=shifted,
+        shift=shift,
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems), ports.unnamed)
+
+
+def _takes_one_token(model: ModelProto, tokens: Port, joined: Joined | None) -> bool:
+    """Whether a prompt goes in token by token: what matters is the graph that runs with it."""
+    if joined is None or joined.prompt is None:
+        return takes_one_token(model, tokens)
+    first, signature = joined.prompt
+    return takes_one_token(first, next((each for each in signature.inputs if each.name == tokens.name), tokens))
 
 
 def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:
@@ -170,6 +187,8 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
     if facts.windows:
         size = sum(each.bytes_per_row for each in facts.windows)
         notes.append(f"caches of a window: {size} bytes a row, however long it gets")
+    if facts.shift is not None:
+        notes += told_columns(facts.shifted, facts.shift)
     if facts.fixed_states:
         size = sum(each.bytes_per_row for each in facts.fixed_states)
         notes.append(f"state of one size: {size} bytes a row, replaced by each step")

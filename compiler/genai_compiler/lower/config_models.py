@@ -5,7 +5,7 @@ and `speech` once, where the caller gives what they take.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
@@ -19,6 +19,7 @@ from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MERGE, PATCH, MediaNotes, Said, SaidNumber
+from genai_compiler.lower.stage_phases import StagedDecoder, phase_faults
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Problem, Severity, errors
@@ -41,12 +42,14 @@ class _Graphs:
         return Problem(code, *named(self.config, path), what, help)
 
 
-def lower_models(root: Path, config: GenaiConfig, decoder: str, found: list[Problem]) -> Lowered:
-    """Lower the package in `root`. decoder: its graph; found: problems of the configuration's text.
+def lower_models(
+    root: Path, config: GenaiConfig, decoder: str, found: list[Problem], staged: StagedDecoder | None = None
+) -> Lowered:
+    """Lower the package in `root`. decoder: its graph, or `staged`, what it is cut into; found: problems of the text.
 
     Raises CompileError with every further problem.
     """
-    graphs = _graphs(root, config, decoder)
+    graphs = _graphs(root, config, decoder, staged)
     edges, problems = join_components(config, graphs.signatures)
     problems = (*problems, *_no_embedding(graphs), *_unused(graphs, edges), *_sessions(config))
     if errors(problems):
@@ -56,12 +59,18 @@ def lower_models(root: Path, config: GenaiConfig, decoder: str, found: list[Prob
         stages = tuple(_stages(graphs, edges, front))
         from_encoder = any(each.tokens for stage in stages for each in stage.inputs)
         start = Start(OUTPUT_START if from_encoder else PROMPT, front.facts if front is not None else None)
-        made = config_decoder(root, config, decoder, _around(graphs, edges, front, stages), start)
+        around = replace(_around(graphs, edges, front, stages), joined=staged.joined if staged is not None else None)
+        made = config_decoder(root, config, decoder, around, start)
     except CompileError as error:
         raise CompileError([*problems, *error.problems]) from error
+    if staged is not None:
+        problems = (*problems, *phase_faults(config, staged, made.facts, around))
+        if errors(problems):
+            raise CompileError([*problems, *made.problems])
     stages = with_rows(stages, edges, DECODER, made.facts)
     media, once = media_stages(stages, edges, front)
     plain = decoder_document(made.facts, made.text.eos, made.defaults)
+    plain = plain if staged is None else staged.document(plain)
     tokenizer = root / made.text.tokenizer if made.text.tokenizer else None
     document, of_media = with_media(plain, once, media, media_notes(root, config), made.facts, tokenizer)
     if errors(of_media):
@@ -94,13 +103,13 @@ def _numbers(config: GenaiConfig) -> Iterator[SaidNumber]:
             yield SaidNumber(of, key, config.vision_numbers[key], named(config, ("model", "vision", key)))
 
 
-def _graphs(root: Path, config: GenaiConfig, decoder: str) -> _Graphs:
+def _graphs(root: Path, config: GenaiConfig, decoder: str, staged: StagedDecoder | None) -> _Graphs:
     artifacts = {DECODER: decoder}
     problems: list[Problem] = []
     for name, component in config.components.items():
         artifacts[name], fault = graph_file(root, config, (*component.path, "filename"), component.filename)
         problems += [fault] if fault is not None else []
-    signatures: dict[str, Signature] = {}
+    signatures = {DECODER: staged.joined.signature} if staged is not None else dict[str, Signature]()
     for name, artifact in artifacts.items():
         try:
             if artifact:

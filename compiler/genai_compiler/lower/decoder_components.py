@@ -13,6 +13,7 @@ from genai_compiler.lower.decoder_facts import (
     FixedState,
     FrontFacts,
     PagedState,
+    ShiftedState,
     StatePort,
     StaticState,
 )
@@ -20,7 +21,7 @@ from genai_compiler.lower.packed_rows import over_tokens, packed_logits, paged_c
 from genai_compiler.read.signature import Port
 
 Data = dict[str, Any]
-State = StatePort | CombinedState | FixedState | StaticState | PagedState
+State = StatePort | CombinedState | FixedState | StaticState | PagedState | ShiftedState
 
 ALIGNED = {"kind": "request_aligned", "axis": 0}
 FLAG = {"dtype": "bool", "rank": 1, "shape": ["batch"], "batch_layout": ALIGNED}
@@ -46,6 +47,10 @@ def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
     """
     if isinstance(state, PagedState):
         return paged_cell(state)
+    if isinstance(state, ShiftedState):
+        dims = [positions if each == "positions" else each for each in state.dims]
+        layout = {"kind": "request_aligned", "axis": dims.index("batch")}
+        return {"dtype": state.dtype, "rank": len(dims), "shape": dims, "batch_layout": layout}
     if isinstance(state, FixedState | StaticState):
         shape: list[int | str] = ["batch", *state.shape]
         return {"dtype": state.dtype, "rank": len(shape), "shape": shape, "batch_layout": ALIGNED}
@@ -87,8 +92,12 @@ def length_contract(port: Port) -> Data:
 
 
 def window_parameters(facts: DecoderFacts) -> Data:
-    """How a prompt is cut: so many tokens a run, and what fills the last one up behind the prompt."""
-    return {} if facts.window is None else {"prompt_window": facts.window.size, "window_pad": facts.window.pad}
+    """How a prompt is cut: so many tokens a run, and what fills it up; and how caches move that keep their columns."""
+    cut = {} if facts.window is None else {"prompt_window": facts.window.size, "window_pad": facts.window.pad}
+    if facts.shift is None:
+        return cut
+    moves = {"cache_columns": facts.shift.columns, "cache_fill": facts.shift.fill, "padding_first": facts.shift.first}
+    return cut | moves
 
 
 def zero_contract(port: Port) -> Data:
@@ -136,6 +145,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
         *facts.combined,
         *facts.static_states,
         *facts.windows,
+        *facts.shifted,
         *facts.crossed,
         *facts.fixed_states,
     )
@@ -145,7 +155,10 @@ def decoder_component(facts: DecoderFacts) -> Data:
     if facts.hidden is not None:
         outputs[facts.hidden.name] = row_wise(facts.hidden)
         roles[facts.hidden.name] = "hidden_states"
-    outputs |= {state.output: cell_contract(state, "total_sequence") for state in states}
+    outputs |= {
+        state.output: cell_contract(state, "sequence" if isinstance(state, ShiftedState) else "total_sequence")
+        for state in states
+    }
     return {
         "implementation": {"kind": "onnx", "artifact": facts.artifact},
         "ports": {"inputs": inputs, "outputs": outputs, "roles": roles},

@@ -186,8 +186,41 @@ class LengthPort:
 
 
 @dataclass(frozen=True)
+class ShiftedState:
+    """One cache of which a run takes the past columns and gives the new ones; the oldest drop out.
+
+    dims: numbers, "batch" for the rows and "positions" for the columns; axis: that of the columns.
+    """
+
+    role: Literal["key", "value"]
+    layer: int
+    input: str
+    output: str
+    dtype: str
+    dims: tuple[int | str, ...]
+    axis: int
+
+    @property
+    def bytes_per_column(self) -> int:
+        """Bytes that one column of the only row takes."""
+        return prod(each for each in self.dims if isinstance(each, int)) * ELEMENT_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
+class CacheShift:
+    """Caches that move by the new tokens: how many columns past and new ones are together, and what empty ones hold.
+
+    first: the padding of a prompt stands before it, else behind it.
+    """
+
+    columns: int
+    fill: int
+    first: bool
+
+
+@dataclass(frozen=True)
 class PromptWindow:
-    """A prompt goes in by so many tokens at a time; the last ones are filled up with `pad`, behind the prompt."""
+    """A prompt goes in by so many tokens at a time; where it does not come out even, it is filled up with `pad`."""
 
     size: int
     pad: int
@@ -244,7 +277,8 @@ class DecoderFacts:
     window: how its prompt is cut. unread: inputs that no node reads. front: what the tokens go through first. prompt:
     the workflow input that the decoder starts from; start: the token there when nobody gives one, None when nobody
     says. mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer. flag: what
-    picks a network; crossed: the caches that the network for the prompt alone gives.
+    picks a network; crossed: the caches that the network for the prompt alone gives. shifted: caches that drop their
+    oldest columns; shift: how they move.
     """
 
     artifact: str
@@ -278,6 +312,8 @@ class DecoderFacts:
     window: PromptWindow | None = None
     flag: Flag | None = None
     crossed: tuple[CrossState, ...] = ()
+    shifted: tuple[ShiftedState, ...] = ()
+    shift: CacheShift | None = None
 
     @property
     def paged_states(self) -> tuple[PagedState, ...]:

@@ -1,21 +1,28 @@
 """State cells, their seeds and their groups in the canonical decoder workflow (metadata standard, section 10.3).
 
 Group `decoder_kv` holds the caches, two a layer, `decoder_static_kv` those of fixed capacity where a graph has both
-kinds, `decoder_window_kv` those that keep a window, `decoder_paged_kv` those in pages, `decoder_combined_kv` those that
-hold keys and values together, `decoder_cross_kv` those over what an encoder made; `decoder_recurrent` the states that
-each step replaces, which have
+kinds, `decoder_window_kv` those that keep a window, `decoder_shifted_kv_N` those that move, with columns on axis N,
+`decoder_paged_kv` those in pages, `decoder_combined_kv` those that hold keys and values together, `decoder_cross_kv`
+those over what an encoder made; `decoder_recurrent` the states that each step replaces. These and caches that move have
 no role, and their index for a layer.
 """
 
 from collections.abc import Iterator
 
 from genai_compiler.lower.decoder_components import Data, State, cell_contract, control_ports
-from genai_compiler.lower.decoder_facts import CombinedState, DecoderFacts, PagedState, StatePort, StaticState
+from genai_compiler.lower.decoder_facts import (
+    CombinedState,
+    DecoderFacts,
+    PagedState,
+    ShiftedState,
+    StatePort,
+    StaticState,
+)
 from genai_compiler.lower.packed_rows import paged_group
 
 _CACHES, _STATIC, _REPLACED = "decoder_kv", "decoder_static_kv", "decoder_recurrent"
 _WINDOWS, _COMBINED, _PAGED = "decoder_window_kv", "decoder_combined_kv", "decoder_paged_kv"
-_CROSS = "decoder_cross_kv"
+_CROSS, _SHIFTED = "decoder_cross_kv", "decoder_shifted_kv"
 
 
 def state_cells(facts: DecoderFacts) -> dict[str, State]:
@@ -26,11 +33,18 @@ def state_cells(facts: DecoderFacts) -> dict[str, State]:
         (_PAGED, facts.paged_states),
         (static, facts.static_states),
         (_WINDOWS, facts.windows),
+        *_shifted(facts).items(),
         (_COMBINED, facts.combined),
         (_CROSS, facts.crossed),
         (_REPLACED, facts.fixed_states),
     )
     return {f"{name}.{index:04d}": state for name, states in groups for index, state in enumerate(states)}
+
+
+def _shifted(facts: DecoderFacts) -> dict[str, tuple[ShiftedState, ...]]:
+    """Group -> caches that move, by the axis of their columns."""
+    axes = dict.fromkeys(each.axis for each in facts.shifted)
+    return {f"{_SHIFTED}_{axis}": tuple(each for each in facts.shifted if each.axis == axis) for axis in axes}
 
 
 def _static_group(facts: DecoderFacts) -> str:
@@ -75,6 +89,8 @@ def state_groups(facts: DecoderFacts) -> Data:
     groups.append((_PAGED, paged_group(facts), "required"))
     window: Data = {"kind": "sliding_attention", "update": {"kind": "replace"}}
     groups.append((_WINDOWS, window, "permitted"))
+    for name, states in _shifted(facts).items():
+        groups.append((name, {"kind": "sliding_attention", "sequence_axis": states[0].axis}, "forbidden"))
     groups.append((_COMBINED, {"kind": "full_attention", "sequence_axis": 3}, "forbidden"))
     groups.append((_CROSS, {"kind": "cross_attention", "sequence_axis": 2}, "forbidden"))
     groups.append((_REPLACED, replaced, "forbidden"))
@@ -86,7 +102,7 @@ def state_groups(facts: DecoderFacts) -> Data:
                 **group,
                 "layout": "head_major_bnsh",
                 "aliasing": aliasing,
-                "reuse": {"prefix_reusable": name != _WINDOWS, "evictable_prefix": True},
+                "reuse": {"prefix_reusable": group["kind"] != "sliding_attention", "evictable_prefix": True},
                 "capabilities": {"snapshot": True, "fork": True},
                 "ports": {"decoder": ports},
             }

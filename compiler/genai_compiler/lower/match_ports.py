@@ -72,8 +72,8 @@ def match_ports(
     if paged is not None:
         check_packed(matching, tokens, mask, positions)
     else:
-        _check_mask(matching, mask)
-        _check_positions(matching, positions)
+        _check_mask(matching, mask, around.joined is not None and around.joined.shifts)
+        _check_positions(matching, positions, window)
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     combined = match_layers(matching, "past_names", "present_names")
@@ -130,15 +130,16 @@ def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
     return port
 
 
-def _check_mask(matching: Matching, port: Port | None) -> None:
+def _check_mask(matching: Matching, port: Port | None, shifts: bool) -> None:
+    """shifts: the mask lies over caches of so many columns, which are looked at with these."""
     if port is not None and (port.dtype not in _INTEGERS or rank_of(port) not in (2, None)):
         what = f"input {port.name!r} is {spell_port(port)}; it must be int64 or int32 with two axes"
         matching.problem("wrong-port", (*INPUTS, "attention_mask"), what)
-    elif port is not None and port.shape is not None and isinstance(port.shape[1], int):
+    elif port is not None and port.shape is not None and isinstance(port.shape[1], int) and not shifts:
         _refuse_length(matching, "attention_mask", port)
 
 
-def _check_positions(matching: Matching, port: Port | None) -> None:
+def _check_positions(matching: Matching, port: Port | None, window: int) -> None:
     """[batch, sequence], or three such copies: without media the three axes of a position are equal."""
     if port is None:
         return
@@ -147,7 +148,7 @@ def _check_positions(matching: Matching, port: Port | None) -> None:
         what = f"input {port.name!r} is {spell_port(port)}; positions are int64 or int32, [batch, sequence] or [3, ...]"
         matching.problem("wrong-port", (*INPUTS, "position_ids"), what)
     else:
-        _check_open_length(matching, "position_ids", port)
+        _check_open_length(matching, "position_ids", port, window)
 
 
 def _check_open_length(matching: Matching, key: str, port: Port, window: int = 1) -> None:

@@ -100,6 +100,13 @@ def _beside_caches(matching: Matching) -> Iterator[LayerPorts]:
                     yield LayerPorts(layer, port, present)
 
 
+def state_layers(template: str, name: str) -> bool:
+    """Whether a name is that of a layer's state: by its template, or beside it with another last part."""
+    stem, last = _stem(template), name.rpartition(".")[2]
+    beside = has_slot(stem) and not has_slot(last) and bool(template_layers(stem + last, [name]))
+    return beside or bool(template_layers(template, [name]))
+
+
 def _stem(template: str) -> str:
     """`past.%d.key` -> `past.%d.`"""
     head, dot, _ = template.rpartition(".")

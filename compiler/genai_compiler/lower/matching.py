@@ -18,15 +18,17 @@ OUTPUTS: DocPath = ("model", "decoder", "outputs")
 
 @dataclass(frozen=True)
 class Joined:
-    """Stages as one graph, for a decoder that is cut into several. two_phases: others run with the prompt.
+    """Stages of later tokens as one graph, for a decoder that is cut into several, of which others run with the prompt.
 
-    window: how prompts are cut, None where they go in whole.
+    prompt: those as a graph, None where they are the same. window: how prompts are cut, None where they go in whole.
+    shifts: the caches move by what a run adds.
     """
 
     model: ModelProto
     signature: Signature
-    two_phases: bool
+    prompt: tuple[ModelProto, Signature] | None
     window: PromptWindow | None
+    shifts: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from genai_compiler.lower.config_decoder import graph_file
 from genai_compiler.lower.decoder_facts import component_of
+from genai_compiler.lower.match_state import state_layers
 from genai_compiler.lower.matching import listed, spell_port, template_layers
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.attention import cache_ops
@@ -27,6 +28,11 @@ _STATE_IN = ("past_names", *(f"past_{kind}_names" for kind in _KINDS))
 _STATE_OUT = ("present_names", *(f"present_{kind}_names" for kind in _KINDS))
 _LENGTHS = tuple(f"{kind}_sequence_length" for kind in ("past", "current", "total"))
 _FORMED = ("input_ids", "attention_mask", "position_ids", *_LENGTHS)
+_FROM = {
+    "embedding": ("inputs_embeds", "per_layer_inputs"),
+    "encoder": ("encoder_hidden_states", "encoder_attention_mask", "cross_past_key_names", "cross_past_value_names"),
+}
+"""What a model beside the decoder gives it, by the keys of the decoder's inputs."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ def stage_graphs(root: Path, config: GenaiConfig) -> tuple[StageGraph, ...]:
             if why := unlinkable(model):
                 what = f"the graph of stage {each.name!r} can't be linked with the others: {why}"
                 raise CompileError([Problem("unreadable-graph", *named(config, each.path), what, "export it again")])
-            component = _component(each.name, {one.component for one in found})
+            beside = {component_of(name) for name in config.components}
+            component = _component(each.name, {one.component for one in found} | beside)
             found.append(StageGraph(each, component, artifact, model, signature))
         except CompileError as unreadable:
             problems.extend(unreadable.problems)
@@ -138,7 +145,7 @@ def _take(joining: _Joining, stage: StageGraph) -> None:
         if port.name not in stage.config.inputs:
             what = f"stage {stage.config.name!r} does not list the input {port.name!r} of its graph: nothing feeds it"
             joining.problem("unclaimed-input", (*stage.config.path, "inputs"), what, "list it")
-        elif _matches(joining.config.decoder.inputs.names, (*_FORMED, *_STATE_IN), port.name):
+        elif _matches(joining.config.decoder.inputs.names, _outside(joining.config), port.name):
             _agree(joining, joining.inputs, stage, port)
             inputs.append((port.name, port.name))
         elif port.name in joining.store:
@@ -162,8 +169,19 @@ def _take(joining: _Joining, stage: StageGraph) -> None:
     joining.members.append(Member(stage.component, tuple(inputs), tuple(outputs)))
 
 
+def _outside(config: GenaiConfig) -> tuple[str, ...]:
+    """Keys of the decoder's inputs that come from no stage."""
+    given = (key for name, keys in _FROM.items() if name in config.components for key in keys)
+    return (*_FORMED, *_STATE_IN, *given)
+
+
 def _matches(names: Mapping[str, str], keys: Iterable[str], name: str) -> bool:
-    return any(names[key] and template_layers(names[key], [name]) for key in keys)
+    states = (*_STATE_IN, *_STATE_OUT)
+    return any((state_layers if key in states else _is_named)(names[key], name) for key in keys if names[key])
+
+
+def _is_named(template: str, name: str) -> bool:
+    return bool(template_layers(template, [name]))
 
 
 def _agree(joining: _Joining, ports: dict[str, Port], stage: StageGraph, port: Port) -> None:

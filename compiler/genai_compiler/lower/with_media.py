@@ -182,11 +182,18 @@ def _positions(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: 
     parameters = {"entry_token": front.token, "merge": front.merge}
     name = adapter(workflow, GRID_POSITIONS, inputs, {"positions": contract}, parameters)
     own = application_inputs(facts)[port.name]
-    for step in workflow["steps"][-1]["steps"]:
-        if step.get("component") == "decoder":
-            step["inputs"][port.name] = POSITIONS
+    for step in _invokes(workflow["steps"][-1]["steps"]):
+        step["inputs"] |= {taken: POSITIONS for taken, value in step["inputs"].items() if value == own}
     given = {"tokens": facts.prompt, "grids": grid, "given": own}
     return {"kind": "invoke", "component": name, "inputs": given, "outputs": {"positions": POSITIONS}}
+
+
+def _invokes(steps: list[Data]) -> Iterator[Data]:
+    """Every invoke among steps, those in cases of branches too."""
+    for step in steps:
+        if step["kind"] == "invoke":
+            yield step
+        yield from _invokes([*step.get("steps", ()), *step.get("cases", {}).values()])
 
 
 def made_of_files(document: Data) -> frozenset[str]:

@@ -7,10 +7,13 @@ After:   %prompt.logits = decode(%prompt) prompt
 The decoder runs between iterations only: the pass whose logits nobody would read is never made.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
+from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Carry, Decode, Loop, Op, Plan, SelectToken, Type
+from genai_compiler.read.weights import weight_bytes
 
 
 def peel_prompt(plan: Plan, profile: Profile) -> Plan:
@@ -21,8 +24,23 @@ def peel_prompt(plan: Plan, profile: Profile) -> Plan:
         body.extend(_peeled(op, types) if isinstance(op, Loop) and _leads_with_decode(op) else (op,))
     if tuple(body) == plan.body:
         return plan
-    note = "peel_prompt: the prompt is one decoder run before the loop; a step is one run a token"
-    return replace(plan, body=tuple(body), types=types, decisions=(*plan.decisions, note))
+    notes = ["peel_prompt: the prompt is one decoder run before the loop; a step is one run a token"]
+    notes += _twice(plan, profile)
+    return replace(plan, body=tuple(body), types=types, decisions=(*plan.decisions, *notes))
+
+
+def _twice(plan: Plan, profile: Profile) -> Iterator[str]:
+    """What the graphs of prompt and steps both hold: two graphs can't be one session."""
+    facts = plan.decoder
+    edits = {each.name: each.edit for each in plan.components}
+    step, prompt = (edits.get(name) for name in (facts.component, facts.prompt_component)) if facts else (None, None)
+    if facts is None or not isinstance(step, Linked) or not isinstance(prompt, Linked):
+        return
+    theirs = {each.component for each in prompt.members}
+    both = [each.component for each in step.members if each.component in theirs]
+    size = sum(weight_bytes(profile.graphs[each].model) for each in both)
+    sessions = f"{facts.component} and {facts.prompt_component}"
+    yield f"peel_prompt: {size} bytes of weights ({', '.join(both) or 'none'}) are in two sessions, {sessions}"
 
 
 def _leads_with_decode(loop: Loop) -> bool:

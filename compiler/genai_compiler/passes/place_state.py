@@ -26,6 +26,8 @@ def place_state(plan: Plan, profile: Profile) -> Plan:
 
 
 def _placed(group: StateGroup, profile: Profile) -> StateGroup:
+    if group.storage == "shifted":
+        return group
     if any(PAGES in slot.dims for slot in group.slots):
         return replace(group, storage="pages", reason="a table says which pages are whose, and runs write into them")
     if not any(GROWTH in slot.dims for slot in group.slots) and not _windows(group, profile):

@@ -42,6 +42,8 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
     component = plan.component(facts.component)
     if component.edit is not None:
         return replace(plan, decisions=(*plan.decisions, "select_last: prompts compute all logits: stages are linked"))
+    if facts.window is not None:
+        return replace(plan, decisions=(*plan.decisions, "select_last: windows of a prompt are read at any position"))
     port = free_name(PORT, value_names(graph.model.graph))
     edited = replace(
         component,

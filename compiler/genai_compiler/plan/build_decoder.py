@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, placed_by_grids, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
-from genai_compiler.plan.decoder_traits import slot_dim, switch_of, tells_rows_apart, window_of
+from genai_compiler.plan.decoder_traits import (
+    runs_token_by_token,
+    shift_of,
+    slot_dim,
+    state_group,
+    switch_of,
+    tells_rows_apart,
+    window_of,
+)
 from genai_compiler.plan.ir import (
     Carry,
     Decode,
@@ -38,7 +46,6 @@ from genai_compiler.read.document import Bounded, Component, EmitStep, IndexedSc
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import last_token_only, mask_use
 from genai_compiler.read.mask_width import width_reaches_only_attention
-from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port
@@ -193,12 +200,12 @@ class DecoderLoop:
 
     def _groups(self, steps: "StepBuilder", graph: Graph) -> Iterator[StateGroup]:
         serving, component = self.package.workflow.serving, self.decode[1].component
+        shift = shift_of(self._parameters())
         for name, group in (serving.state_service.groups if serving else {}).items():
             path = (*WORKFLOW, "serving", "state_service", "groups", name)
             slots = tuple(self._slots(steps, graph, group, path))
             if slots:
-                capacity = self._capacity(graph, group, slots)
-                yield StateGroup(name, component, "growing", slots, capacity, "", format_path(path))
+                yield state_group((name, component, format_path(path)), group, slots, graph, shift)
 
     def _slots(self, steps: "StepBuilder", graph: Graph, group: DeclaredGroup, path: Path) -> Iterator[Slot]:
         types = dict(steps.components[self.decode[1].component].inputs)
@@ -226,14 +233,6 @@ class DecoderLoop:
             known = tuple(dim for dim in dims if dim is not None)
             yield Slot(alias.input, alias.output, type.dtype, known, group.kind == "cross_attention")
 
-    @staticmethod
-    def _capacity(graph: Graph, group: DeclaredGroup, slots: tuple[Slot, ...]) -> int | None:
-        """The sequence extent that the graph itself fixes, when it does."""
-        shapes = {each.name: each.shape for each in graph.signature.inputs}
-        axis = group.sequence_axis
-        extents = {shape[axis] for slot in slots if axis is not None and (shape := shapes.get(slot.past))}
-        return next((each for each in extents if isinstance(each, int)), None) if len(extents) == 1 else None
-
     # ---- facts -------------------------------------------------------------------------------------------------------
 
     def _facts(
@@ -241,6 +240,7 @@ class DecoderLoop:
     ) -> DecodeFacts | None:
         component = self.decode[1].component
         ports = {role: port for port, role in self._roles().items()}
+        prompt = str(self._parameters().get(PROMPT_COMPONENT, ""))
         tokens, logits = ports.get("token_ids"), ports.get("logits")
         inputs = {each.name: each for each in graph.signature.inputs}
         takers = inputs
@@ -266,7 +266,7 @@ class DecoderLoop:
         switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
         fed |= switches
         self._unfed(steps, graph, fed, groups)
-        one_token = takes_one_token(graph.model, takers[tokens]) and PROMPT_COMPONENT not in self._parameters()
+        one_token = runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
         media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = not packs and last_token_only(graph.model, logits)
         return DecodeFacts(
@@ -286,9 +286,10 @@ class DecoderLoop:
             counts=counts,
             front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
             pages=pages,
-            prompt_component=str(self._parameters().get(PROMPT_COMPONENT, "")),
-            window=window_of(self._parameters()),
-            alone=any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
+            prompt_component=prompt,
+            window=(window := window_of(self._parameters())),
+            alone=window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
+            shift=shift_of(self._parameters()),
             switched=bool(switches),
             switch=switch_of(graph, mask),
         )

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 
-from genai_compiler.plan.state import GROWTH, ROWS, Mask, StateGroup, Window
+from genai_compiler.plan.state import GROWTH, ROWS, Mask, Shift, Slot, StateGroup, Window
 from genai_compiler.read.attention import writes_in_place
+from genai_compiler.read.document import StateGroup as DeclaredGroup
+from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.package import Graph
+from genai_compiler.read.signature import Port
 from genai_compiler.read.switch_length import switch_length
 
 
@@ -28,10 +31,45 @@ def switch_of(graph: Graph, mask: Mask | None) -> int:
     return switch_length(graph.model, mask.port) if mask is not None and not graph.absent else 0
 
 
+def runs_token_by_token(first: Graph, tokens: Port) -> bool:
+    """Whether the graph that runs with the prompt takes one token a row. tokens: the port as later tokens have it."""
+    named = (each for each in first.signature.inputs if each.name == tokens.name)
+    return takes_one_token(first.model, next(named, tokens))
+
+
 def window_of(parameters: Mapping[str, object]) -> Window | None:
     """How prompts are cut, by the contract's parameters; None where they go in whole."""
     size, pad = (parameters.get(each) for each in ("prompt_window", "window_pad"))
     return Window(size, pad if isinstance(pad, int) else 0) if isinstance(size, int) and size > 1 else None
+
+
+def shift_of(parameters: Mapping[str, object]) -> Shift | None:
+    """How caches move, by the contract's parameters; None where they stay."""
+    columns, fill = (parameters.get(each) for each in ("cache_columns", "cache_fill"))
+    if not isinstance(columns, int) or columns < 1:
+        return None
+    return Shift(columns, fill if isinstance(fill, int) else 0, parameters.get("padding_first") is True)
+
+
+def state_group(
+    named: tuple[str, str, str], group: DeclaredGroup, slots: tuple[Slot, ...], graph: Graph, shift: Shift | None
+) -> StateGroup:
+    """A group of the decoder's state: what moves is kept as that, the rest grows unless a pass knows better.
+
+    named: its name, its component, its place in the document.
+    """
+    name, component, origin = named
+    if shift is not None and group.kind == "sliding_attention" and group.update is None:
+        reason = "a run gives the new entries, and the oldest drop out"
+        return StateGroup(name, component, "shifted", slots, shift.columns, reason, origin)
+    return StateGroup(name, component, "growing", slots, _fixed_extent(graph, group.sequence_axis, slots), "", origin)
+
+
+def _fixed_extent(graph: Graph, axis: int | None, slots: tuple[Slot, ...]) -> int | None:
+    """The sequence extent that the graph itself fixes, when it does. axis: of the sequence."""
+    shapes = {each.name: each.shape for each in graph.signature.inputs}
+    extents = {shape[axis] for slot in slots if axis is not None and (shape := shapes.get(slot.past))}
+    return next((each for each in extents if isinstance(each, int)), None) if len(extents) == 1 else None
 
 
 def slot_dim(axis: int, dim: int | str | None, sequence_axis: int | None, rows: int) -> int | None:

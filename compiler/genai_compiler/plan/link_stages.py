@@ -3,7 +3,8 @@
 Before:  loop { invoke embeddings; branch prompt_phase { true: invoke context; false: invoke iterator }; invoke head }
 After:   loop { invoke decoder }    decoder = embeddings + iterator + head, decoder_prompt = embeddings + context + head
 
-Every stage is an ONNX component of contract autoregressive-decode. A branch chooses by a cell that starts as true and
+Every stage is an ONNX component of contract autoregressive-decode. Another model may stand before them, which makes
+embeddings of tokens for them. A branch chooses by a cell that starts as true and
 becomes false: what runs with the prompt, and what runs with later tokens.
 """
 
@@ -71,10 +72,10 @@ def link_stages(package: Package) -> Package:
     workflow = package.workflow
     for at, loop in enumerate(workflow.steps):
         if isinstance(loop, LoopStep) and (found := _stages(workflow, loop)) is not None:
-            flag, phases, count = found
+            flag, phases, place = found
             if all(_has_ports(package, step) for phase in phases for step in phase.steps):
                 _check_linkable(package, phases)
-                return _linked(package, at, loop, (flag, count), phases)
+                return _linked(package, at, loop, (flag, *place), phases)
     return package
 
 
@@ -97,10 +98,13 @@ def _check_linkable(package: Package, phases: tuple[_Phase, _Phase]) -> None:
         raise CompileError(found)
 
 
-def _stages(workflow: Workflow, loop: LoopStep) -> tuple[str, tuple[_Phase, _Phase], int] | None:
-    """(the cell that tells the phases apart, "" for one phase; prompt and later; how many steps) of a staged loop."""
-    flags, phases, flag, count = _flags(workflow, loop), (_Phase(), _Phase()), "", 0
-    for step in loop.steps:
+def _stages(workflow: Workflow, loop: LoopStep) -> tuple[str, tuple[_Phase, _Phase], tuple[int, int]] | None:
+    """Of a staged loop (the cell that tells the phases apart, "" for one phase; prompt and later; the steps' first and
+    the one behind their last).
+    """
+    flags, phases, flag = _flags(workflow, loop), (_Phase(), _Phase()), ""
+    first = count = 1 if loop.steps and _is_front(workflow, loop.steps[0]) else 0
+    for step in loop.steps[first:]:
         if isinstance(step, InvokeStep) and _is_stage(workflow, step):
             for phase in phases:
                 _add(phase, step)
@@ -117,7 +121,13 @@ def _stages(workflow: Workflow, loop: LoopStep) -> tuple[str, tuple[_Phase, _Pha
             break
         count += 1
     whole = all(phase.steps for phase in phases) and (flag or len(phases[0].steps) > 1)
-    return (flag, phases, count) if whole else None
+    return (flag, phases, (first, count)) if whole else None
+
+
+def _is_front(workflow: Workflow, step: Step) -> bool:
+    """Whether a step runs a graph that is no stage."""
+    component = workflow.components.get(step.component) if isinstance(step, InvokeStep) else None
+    return component is not None and component.implementation.kind == "onnx" and _contract(component.contract) != DECODE
 
 
 def _flags(workflow: Workflow, loop: LoopStep) -> set[str]:
@@ -169,9 +179,9 @@ class _Ports:
 
 
 def _linked(
-    package: Package, at: int, loop: LoopStep, marked: tuple[str, int], phases: tuple[_Phase, _Phase]
+    package: Package, at: int, loop: LoopStep, marked: tuple[str, int, int], phases: tuple[_Phase, _Phase]
 ) -> Package:
-    flag, count = marked
+    flag, first, count = marked
     workflow, (prompt, later) = package.workflow, phases
     read = [each.next for each in loop.carried]
     read += [name for step in loop.steps[count:] for name in getattr(step, "inputs", {}).values()]
@@ -193,7 +203,8 @@ def _linked(
         outputs={port: name for name, port in ports.given.items()},
     )
     carried = tuple(each for each in loop.carried if each.cell != flag)
-    new = loop.model_copy(update={"steps": (invoke, *loop.steps[count:]), "carried": carried})
+    steps = (*loop.steps[:first], invoke, *loop.steps[count:])
+    new = loop.model_copy(update={"steps": steps, "carried": carried})
     update = {
         "components": {**workflow.components, **made},
         "steps": (*workflow.steps[:at], new, *workflow.steps[at + 1 :]),

@@ -37,7 +37,8 @@ class Term:
 class MemoryPlan:
     """Bytes. per_token: state that one more token of one row costs. terms: what is there at the peak of running.
 
-    phases: (name, bytes) in order of time; peak: the largest. notes: what is left out, and what was assumed.
+    phases: (name, bytes) in order of time; peak: the largest. notes: what is left out, and what was assumed. sessions:
+    components that run.
     """
 
     lengths: Lengths
@@ -45,6 +46,7 @@ class MemoryPlan:
     terms: tuple[Term, ...]
     phases: tuple[tuple[str, int], ...]
     notes: tuple[str, ...] = field(default=())
+    sessions: tuple[str, ...] = ()
 
     @property
     def peak(self) -> int:
@@ -74,7 +76,7 @@ def memory_plan(plan: Plan, models: Mapping[str, ModelProto], lengths: Lengths, 
     else:
         phases += [("one run", before + state.prompt)]
     terms = (base, own, *_weight_terms(weights, lengths), *_run_terms(all_runs), *(Term(*each) for each in state.parts))
-    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs)))
+    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs)), tuple(used))
 
 
 def _largest(runs: tuple[Run, ...], phase: str) -> dict[str, Workspace]:

@@ -26,7 +26,7 @@ from genai_compiler.plan.ir import (
     SpeculativeBlock,
     Type,
 )
-from genai_compiler.plan.state import GROWTH, ROWS, Slot, StateGroup
+from genai_compiler.plan.state import GROWTH, ROWS, DecodeFacts, Slot, StateGroup
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.activations import Extents, Workspace, workspace
 from genai_compiler.read.nodes import CONTRIB, operator_of
@@ -137,21 +137,22 @@ class _Runs:
         if facts is None or op.component not in self._models:
             return
         prompt = op.phase == "prompt" and not facts.one_token
-        new = lengths.at_once if prompt else 1
+        new = _new(facts, lengths) if prompt else 1
         groups = [each for each in self._plan.groups if each.component == op.component]
         given = {port: self._of(value) for port, value in (*op.extras, *op.media)}
         bound = dict[str, Extents]()
         pasts = 0
         for group, slot in [(each, slot) for each in groups for slot in each.slots]:
-            room = lengths.prompt if slot.once else _room(group, lengths, prompt)
+            room = lengths.prompt if slot.once else _room(group, lengths, prompt, new)
             given[slot.past] = slot_extents(slot, lengths.batch, room)
             if group.storage == "shared-buffer":
                 bound[slot.present] = given[slot.past]
-            else:
+            elif group.storage != "shifted":
                 pasts += prod(given[slot.past]) * SIZE[slot.dtype]
         if facts.mask is not None:
             wide = lengths.first_room if facts.mask.constant_width else lengths.context
-            given[facts.mask.port] = (lengths.batch, lengths.prompt if prompt else wide)
+            wide = facts.shift.columns if facts.shift is not None else lengths.prompt if prompt else wide
+            given[facts.mask.port] = (lengths.batch, wide)
         if facts.positions is not None:
             port, _, rank = facts.positions
             given[port] = (*((3,) if rank == 3 else ()), lengths.batch, new)
@@ -184,6 +185,11 @@ class _Runs:
     def _of(self, value: str) -> Extents:
         known = self.values.get(value)
         return known if known is not None else _closed(None, self._plan.types.get(value), self._lengths)
+
+
+def _new(facts: DecodeFacts, lengths: Lengths) -> int:
+    """Tokens of the prompt that one run takes."""
+    return lengths.at_once if facts.window is None else facts.window.size
 
 
 def _fits(port: ValueInfoProto, extents: Extents | None) -> bool:
@@ -227,8 +233,10 @@ def _closed(found: tuple[int | None, ...] | None, type: Type | None, lengths: Le
     return tuple(theirs if mine is None else mine for mine, theirs in zip(found, filled, strict=True))
 
 
-def _room(group: StateGroup, lengths: Lengths, prompt: bool) -> int:
+def _room(group: StateGroup, lengths: Lengths, prompt: bool, new: int) -> int:
     """Entries on the growing axis of what a run takes as past."""
+    if group.storage == "shifted":
+        return (group.capacity or 1) - new
     if group.storage == "shared-buffer":
         return group.capacity or (lengths.first_room if prompt else lengths.context)
     return lengths.prompt - lengths.at_once if prompt else lengths.context - 1

@@ -35,6 +35,8 @@ def state_memory(plan: Plan, lengths: Lengths, values: Mapping[str, Extents]) ->
     for group in plan.groups:
         if group.name in holds:
             first, most, why = _held(group, holds[group.name], lengths, values)
+        elif group.storage == "shifted":
+            first, most, why = _moving(group, lengths)
         elif group.storage == "shared-buffer":
             first, most, why = _shared(group, lengths)
         else:
@@ -49,7 +51,8 @@ def state_memory(plan: Plan, lengths: Lengths, values: Mapping[str, Extents]) ->
     if carried:
         prompt += carried
         parts.append(("carried values", carried, "cells of loops, as long as the context"))
-    per_token = sum(each.bytes_per_token for each in plan.groups) + _cells_per_token(plan, holds)
+    per_token = _cells_per_token(plan, holds)
+    per_token += sum(_step(each) if each.storage == "shifted" else each.bytes_per_token for each in plan.groups)
     return StateMemory(per_token, prompt, sum(size for _, size, _ in parts), tuple(parts))
 
 
@@ -89,6 +92,18 @@ def _growing(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:
         size = _bytes(group, lengths.batch, 0)
         return size, size, "of one size; what a run gives is in its workspace"
     return 0, 0, "past beside present, both in the workspace"
+
+
+def _moving(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:
+    """Strips of so many columns, which go on by a column of one head a token; one for windows, then one for steps."""
+    columns = _bytes(group, lengths.batch, group.capacity or 0)
+    most = columns + _step(group) * max(lengths.context - lengths.prompt, 0)
+    return 2 * columns, most, f"strips of {group.capacity} entries a tensor; the prompt's beside those of the steps"
+
+
+def _step(group: StateGroup) -> int:
+    """Bytes by which the strips go on for one token."""
+    return sum(prod(each.dims[each.dims.index(GROWTH) + 1 :]) * SIZE[each.dtype] for each in group.slots)
 
 
 def _held(group: StateGroup, hold: Hold, lengths: Lengths, values: Mapping[str, Extents]) -> tuple[int, int, str]:

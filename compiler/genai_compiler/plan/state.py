@@ -9,7 +9,7 @@ from genai_compiler.plan.dtypes import SIZE
 ROWS, GROWTH, PAGES = -1, -2, -3
 """Marks in a slot's dims: the axis of request rows, one that holds an entry a token, one that holds pages of tokens."""
 
-Storage = Literal["growing", "shared-buffer", "pages"]
+Storage = Literal["growing", "shared-buffer", "pages", "shifted"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class StateGroup:
 
     storage: `growing` present becomes past, allocated by the session (also where it keeps its size); `shared-buffer`
     past and present are one buffer, with room to grow or of the graph's own capacity; `pages` one buffer, too, of
-    pages that a table gives to rows. reason: why, in words.
+    pages that a table gives to rows; `shifted` a run gives the new entries alone, the oldest of `capacity` drop out.
+    reason: why, in words.
     """
 
     name: str
@@ -92,6 +93,18 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """Caches move by what a run adds: past and new columns together, what empty ones hold, and where padding stands.
+
+    first: the padding of a prompt stands before it, else behind it.
+    """
+
+    columns: int
+    fill: int
+    first: bool
+
+
+@dataclass(frozen=True)
 class Front:
     """The component that makes embeddings of tokens before every pass. streams: (its output, the decoder's input)."""
 
@@ -128,8 +141,8 @@ class DecodeFacts:
     embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
     later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
     [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
-    the same. window: how prompts are cut. alone: it takes one row a run. switch: positions for which the graph takes
-    its first tables, 0 where it has one set.
+    the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run. switch: positions for
+    which the graph takes its first tables, 0 where it has one set.
     """
 
     component: str
@@ -153,6 +166,7 @@ class DecodeFacts:
     window: Window | None = None
     alone: bool = False
     switch: int = 0
+    shift: Shift | None = None
 
 
 def _per_token(slot: Slot) -> int:

@@ -144,6 +144,9 @@ def _decoder(plan: Plan) -> Iterator[str]:
         yield f"  other tables behind {facts.switch} positions"
     if facts.window is not None:
         yield f"  prompts go in by {facts.window.size} tokens, filled up with {facts.window.pad}"
+    if facts.shift is not None:
+        where, shift = "before" if facts.shift.first else "behind", facts.shift
+        yield f"  caches move: {shift.columns} columns, empty ones hold {shift.fill}, padding {where} a prompt"
     for each in facts.counts:
         yield f"  {_COUNTS[each.kind]}: {each.port} ({each.dtype})"
     if facts.one_token:

@@ -26,6 +26,7 @@ from genai_compiler.read.files import METADATA_NAMES, find_metadata, read_docume
 from genai_compiler.read.genai_config import CONFIG_NAME, genai_config_of
 from genai_compiler.read.identity import semantic_identity
 from genai_compiler.read.negotiate import missing_of
+from genai_compiler.read.ort_format import ort_files, ort_format
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.pipeline_text import speaks_pipeline
 from genai_compiler.read.places import Places, format_path
@@ -77,6 +78,8 @@ def _loaded(root: Path, complete: bool, graphs: tuple[str, ...]) -> Package:
         and not (root / CONFIG_NAME).exists()
         and not any(any(root.glob(each)) for each in ("*.onnx*", "*/*.onnx*"))
     ):
+        if others := ort_files(root):
+            raise CompileError([ort_format(each) for each in others])
         what = f"'{root.resolve().name}' holds neither inference_metadata.yaml nor genai_config.json, nor any graph"
         raise CompileError([Problem("no-package", Place(root.resolve().name), "", what, "name the package's folder")])
     if file is None and not (root / CONFIG_NAME).exists() and is_plain_folder(root):

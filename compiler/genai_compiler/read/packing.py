@@ -54,14 +54,12 @@ class WeightMemory:
 
 def weight_memory(model: ModelProto) -> WeightMemory:
     """The weights of one session that runs this graph."""
-    tensors: dict[str, TensorProto] = {each.name: each for each in model.graph.initializer}
-    copies, uses = defaultdict[str, int](int), defaultdict[str, set[str]](set)
+    tensors = _tensors(model)
+    copies, uses = packed_copies(model), defaultdict[str, set[str]](set)
     for node in all_nodes(model):
-        rule = _PACKED.get(operator_of(node))
-        size = rule(node, tensors) if rule is not None else 0
+        size = _packed(node, tensors)
         for place, name in enumerate(node.input):
             if name in tensors:
-                copies[name] += size if place == 1 else 0
                 uses[name] |= _uses(node, place, size)
     external = {name for name in uses if tensors[name].data_location == TensorProto.EXTERNAL}
     kept = {name for name, found in uses.items() if found != {"packed"}}
@@ -77,6 +75,25 @@ def weight_memory(model: ModelProto) -> WeightMemory:
         tuple(sorted((_bytes(tensors[name]), int((tensors[name].dims or [1])[0])) for name in places)),
         max((_bytes(tensors[name]) for name, found in uses.items() if "packed" in found), default=0),
     )
+
+
+def packed_copies(model: ModelProto) -> dict[str, int]:
+    """Weight -> bytes of the rearranged copies that a session makes of it."""
+    tensors, copies = _tensors(model), dict[str, int]()
+    for node in all_nodes(model):
+        name, size = input_at(node, 1), _packed(node, tensors)
+        if size and name in tensors:
+            copies[name] = copies.get(name, 0) + size
+    return copies
+
+
+def _tensors(model: ModelProto) -> dict[str, TensorProto]:
+    return {each.name: each for each in model.graph.initializer}
+
+
+def _packed(node: NodeProto, tensors: Tensors) -> int:
+    rule = _PACKED.get(operator_of(node))
+    return rule(node, tensors) if rule is not None else 0
 
 
 def _uses(node: NodeProto, place: int, packed: int) -> set[str]:

@@ -18,6 +18,7 @@ from genai_compiler.read.graph_form import form_fault
 from genai_compiler.read.media_traits import NO_TRAITS, MediaTraits, media_traits
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
+from genai_compiler.read.ort_format import is_ort_format, ort_format
 from genai_compiler.read.own_patches import Patches, own_patches
 from genai_compiler.read.own_tables import Limit, own_limits
 from genai_compiler.read.paged import PagedInputs, paged_inputs
@@ -80,7 +81,7 @@ class Signature:
 def read_signature(path: Path, root: Path) -> Signature:
     """The signature of the ONNX file `path`, a file of the package at `root`.
 
-    Raises CompileError: unreadable-graph (truncated, no ONNX, over a bound), outside-package, missing-file,
+    Raises CompileError: unreadable-graph (truncated, no ONNX, over a bound), ort-format, outside-package, missing-file,
     and external-data faults (docs/problems.md).
     """
     name = _package_name(path, root)
@@ -152,6 +153,8 @@ def _parse(file: Path, name: str) -> ModelProto:
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     if mapped[:40].startswith(b"version https://git-lfs"):
         raise _Bound("this is a Git LFS pointer, not the file itself (fetch it with `git lfs pull`)")
+    if is_ort_format(mapped[:8]):
+        raise CompileError([ort_format(name)])
     slim = without_bulk_data(memoryview(mapped))
     if len(slim) > MAX_GRAPH_BYTES:
         raise _Bound(f"the graph has {len(slim)} bytes without its weights; the limit is {MAX_GRAPH_BYTES}")

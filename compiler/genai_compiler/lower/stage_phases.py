@@ -1,0 +1,82 @@
+"""A decoder of stages: those of the prompt held against those of later tokens, which must be one decoder."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from genai_compiler.lower.decoder_facts import DecoderFacts
+from genai_compiler.lower.decoder_state import state_cells
+from genai_compiler.lower.match_ports import MatchedPorts, match_ports
+from genai_compiler.lower.matching import Joined, Surroundings, listed, spell_port
+from genai_compiler.lower.plain_state import plain_state
+from genai_compiler.lower.prompt_window import WINDOW, window_faults
+from genai_compiler.lower.stage_chain import Chain, StageGraph
+from genai_compiler.lower.staged_workflow import staged_document
+from genai_compiler.problem import Problem
+from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.places import DocPath
+
+_PIPELINE: DocPath = ("model", "decoder", "pipeline")
+
+
+@dataclass(frozen=True)
+class StagedDecoder:
+    """prompt: the stages that run with it, None where they are those of later tokens; joined: the latter as a graph."""
+
+    stages: tuple[StageGraph, ...]
+    prompt: Chain | None
+    step: Chain
+    joined: Joined
+
+    def document(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A decoder's document with its stages in the place of one component."""
+        return staged_document(document, self.stages, self.prompt, self.step)
+
+
+def phase_faults(
+    config: GenaiConfig, staged: StagedDecoder, facts: DecoderFacts, around: Surroundings
+) -> list[Problem]:
+    """What the two phases differ in and must not: inputs, state, lengths. around: what feeds the decoder."""
+    first = staged.prompt or staged.step
+    faults = list(window_faults(config, facts, first.signature, around.tokens is not None))
+    if staged.prompt is None:
+        return faults
+    joined = replace(staged.joined, model=first.model, signature=first.signature)
+    told = partial(plain_state, first.model.graph, first.signature)
+    ports, found = match_ports(config, first.signature, replace(around, joined=joined), told)
+    faults += [each for each in found if each not in faults]
+    pairs = (*ports.keys, *ports.values, *ports.fixed, *ports.combined)
+    mine = {(each.past.name, each.present.name) for each in pairs}
+    theirs = {(each.input, each.output) for each in state_cells(facts).values()}
+    if mine != theirs:
+        names = ", ".join(sorted(name for name, _ in mine ^ theirs)[:4])
+        what = f"the stages of the prompt and those of later tokens keep different state: {names}"
+        faults.append(Problem("unpaired-state", *named(config, _PIPELINE), what, "list the same caches in both"))
+    known = {each.name for each in staged.step.signature.inputs} | {past for past, _ in mine}
+    alone = [each.name for each in first.signature.inputs if each.name not in known]
+    if alone and not found:
+        what = f"the stages of the prompt take {listed(alone)}, and no stage of later tokens does"
+        help = "a stage that runs in both phases takes it, or none"
+        faults.append(Problem("unsupported-package-class", *named(config, _PIPELINE), what, help))
+    return [*faults, *_columns(config, facts, ports)]
+
+
+def _columns(config: GenaiConfig, facts: DecoderFacts, ports: MatchedPorts) -> Iterator[Problem]:
+    """Caches that move have as many columns with the prompt as later: past and the window's together."""
+    if facts.shift is None or facts.window is None:
+        return
+    axes = {each.input: each.axis for each in facts.shifted}
+    wanted = facts.shift.columns - facts.window.size
+    wrong = [
+        each.past
+        for each in (*ports.keys, *ports.values)
+        if each.past.shape is not None
+        and each.past.name in axes
+        and isinstance(extent := each.past.shape[axes[each.past.name]], int)
+        and extent != wanted
+    ]
+    if wrong and wanted >= 0:
+        left = f"with a window of {facts.window.size} the {facts.shift.columns} columns leave {wanted}"
+        what = f"{wrong[0].name!r} is {spell_port(wrong[0])}: {left}"
+        yield Problem("wrong-port", *named(config, WINDOW), what, "export both phases for one number of columns")

@@ -1,0 +1,117 @@
+"""Every class of version 1 packages runs end to end against an independent loop: where that is shown, and the rest.
+
+The table names the tests; those in here count session runs: an encoder's caches are computed once a request, and an
+embedding runs with every token.
+"""
+
+import ast
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
+import numpy as np
+import onnxruntime
+import pytest
+from genai_compiler import compile_package
+
+from tests.conftest import FIXTURES
+from tests.data import ROOT
+from tests.lower.test_config_models import plain_loop, rows_of
+from tests.real_packages import GREEDY
+from tests.test_stages_beside import MEDIA, decoded, embedded
+from tools.fixtures.stages import write_config
+
+CLASSES = {
+    "one decoder": ("traps/test_structure.py::test_b1_b2_any_type_of_an_ordinary_decoder_runs",),
+    "keys and values together": ("lower/test_combined.py::test_tokens_equal_those_of_prompts_run_whole",),
+    "windows with lists of layers": (
+        "lower/test_windows.py::test_tokens_equal_those_of_prompts_run_whole",
+        "test_real_packages.py::test_greedy_tokens_are_the_expected_ones",
+    ),
+    "convolution and recurrent state": (
+        "lower/test_hybrids.py::test_states_carry_what_recomputing_everything_gives",
+        "test_real_packages.py::test_greedy_tokens_are_the_expected_ones",
+    ),
+    "encoder and decoder, caches over the source": (
+        "lower/test_config_models.py::test_the_encoder_takes_the_prompt_and_the_output_starts_as_configured",
+        "test_v1_classes.py::test_caches_over_the_source_are_computed_once_a_request",
+    ),
+    "vision, embedding and decoder": (
+        "test_v1_classes.py::test_an_embedding_runs_with_every_token_and_a_vision_model_with_the_prompt",
+        "test_real_stages.py::test_tokens_with_and_without_an_image_are_the_expected_ones",
+    ),
+    "positions of three axes": (
+        "lower/test_hybrids.py::test_text_has_one_position_on_all_three_axes",
+        "test_real_stages.py::test_tokens_with_and_without_an_image_are_the_expected_ones",
+    ),
+    "a decoder of stages": (
+        "test_stages.py::test_stages_give_the_tokens_of_the_whole",
+        "test_stage_windows.py::test_caches_that_move_give_the_tokens_of_the_whole",
+        "test_stages_beside.py::test_packages_of_exporters_give_the_expected_tokens_with_their_decoder_cut",
+    ),
+    "packed rows and pages": ("lower/test_paged.py::test_the_written_out_graph_gives_the_expected_tokens",),
+    "a transducer": ("test_plugins.py::test_a_transducer_of_version_1_runs_by_an_installed_adapter",),
+}
+NEW = 8
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / "tests" / file).read_text("utf-8"))
+    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_named_tests_are_there(name: str) -> None:
+    for each in CLASSES[name]:
+        file, function = each.split("::")
+        assert function in functions(file)
+
+
+def runs(model: genai_runtime.Model, component: str) -> int:
+    """How often a component's session has run since the last question."""
+    assert model.timings is not None
+    count = [each.name for each in model.timings.spans].count(component)
+    model.timings.clear()
+    return count
+
+
+@pytest.mark.parametrize("tokens", [1, NEW])
+def test_caches_over_the_source_are_computed_once_a_request(tokens: int, tmp_path: Path) -> None:
+    package = FIXTURES / "tiny-encoder-decoder-v1"
+    start = json.loads((package / "genai_config.json").read_text())["model"]["decoder_start_token_id"]
+    compile_package(package, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1, timings=True) as model:
+        for source in ([5, 9, 30], [7]):
+            made = model.generate(source, max_new_tokens=tokens, **GREEDY).tokens
+            assert made == plain_loop(package, {"input_ids": np.array([source])}, [start], tokens)
+            assert runs(model, "encoder") == 1
+
+
+@pytest.mark.parametrize("pictures", [0, 1])
+def test_an_embedding_runs_with_every_token_and_a_vision_model_with_the_prompt(pictures: int, tmp_path: Path) -> None:
+    package = tmp_path / "p"
+    package.mkdir()
+    for name in ("vision", "speech", "embedding", "decoder"):
+        shutil.copy(MEDIA / f"{name}.onnx", package / f"{name}.onnx")
+    write_config(package, [], {"filename": "decoder.onnx"})
+    config = json.loads((package / "genai_config.json").read_text())
+    config["model"] |= {name: {"filename": f"{name}.onnx"} for name in ("vision", "speech", "embedding")}
+    (package / "genai_config.json").write_text(json.dumps(config))
+    mark = json.loads((MEDIA / "genai_config.json").read_text())["tokens"]["image_token"]
+    prompt = [1, *[mark] * 4 * pictures, 9, 14]
+    pixels = np.random.default_rng(4).normal(size=(pictures, 4, 8)).astype(np.float32)
+    vision = onnxruntime.InferenceSession(MEDIA / "vision.onnx", providers=["CPUExecutionProvider"])
+    entries = vision.run(None, {"pixel_values": pixels})[0] if pictures else np.zeros((0, 16), np.float32)
+    wanted = decoded(MEDIA / "decoder.onnx", embedded(entries), prompt, NEW)
+    compile_package(package, out=tmp_path / "out")
+    inputs: dict[str, Any] = {"request.input_ids": [prompt], "request.max_iterations": [NEW]}
+    inputs |= {"pixel_values": pixels} if pictures else {}
+    with genai_runtime.load(tmp_path / "out", threads=1, timings=True) as model:
+        assert rows_of(model.run(inputs, stop_on_eos=False)) == wanted
+        assert model.timings is not None
+        names = [each.name for each in model.timings.spans]
+        assert (names.count("vision"), names.count("embedding"), names.count("decoder")) == (pictures, NEW, NEW)
