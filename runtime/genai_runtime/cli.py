@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         timed = arguments.profile is not None
         where = arguments.folder, arguments.provider, arguments.threads, arguments.verify
-        with load(*where, timed, arguments.prefill_chunk) as model:
+        with load(*where, timed, arguments.prefill_chunk, arguments.length_switch) as model:
             code = _timed(model, arguments) if timed else _serve(model, arguments)
             sys.stdout.flush()
             return code

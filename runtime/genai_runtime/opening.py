@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
 from genai_runtime.kernels import check_kernels
+from genai_runtime.length_switch import hold_choice
 from genai_runtime.lora import LoraService
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.model import Model
@@ -32,6 +33,7 @@ def load(
     verify: bool = False,
     timings: bool = False,
     prefill_chunk: int | None = None,
+    length_switch: str = "keep",
 ) -> Model:
     """Load a compiled folder.
 
@@ -39,15 +41,17 @@ def load(
     None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
     default: the cores this process may use. verify: check large files by content too. timings: note where time goes,
     in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this runtime
-    drives: less memory for long prompts. The folder's executor.py is code and is executed: load only what you trust as
-    you would trust a Python package.
+    drives: less memory for long prompts. length_switch: where a graph takes other tables of positions behind a length,
+    `keep` what the caches hold, `recompute` it there, or `refuse` requests that would cross it. The folder's
+    executor.py is code and is executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
-    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, unreadable-file,
-    bad-path.
+    provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-length-switch,
+    unreadable-file, bad-path.
     """
     binding.require()
     if prefill_chunk is not None and prefill_chunk < 1:
         raise LoadError("bad-chunk", f"prefill_chunk must be at least 1, got {prefill_chunk}")
+    hold_choice(length_switch)
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
@@ -62,7 +66,8 @@ def load(
             logging.getLogger("genai_runtime").warning("%s", each)
     lora = LoraService(manifest.package, manifest.lora) if manifest.lora is not None else None
     noted = _timings() if timings else None
-    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), noted, prefill_chunk or 0)
+    driven = noted, prefill_chunk or 0, length_switch
+    sessions = Sessions(_graphs(manifest), common, own, lora, _tables(manifest), *driven)
     executor = _executor(manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)

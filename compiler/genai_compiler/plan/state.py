@@ -141,7 +141,8 @@ class DecodeFacts:
     embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
     later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
     [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
-    the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run.
+    the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run. switch: positions for
+    which the graph takes its first tables, 0 where it has one set.
     """
 
     component: str
@@ -164,6 +165,7 @@ class DecodeFacts:
     prompt_component: str = ""
     window: Window | None = None
     alone: bool = False
+    switch: int = 0
     shift: Shift | None = None
 
 
