@@ -141,6 +141,23 @@ def test_a_file_that_cant_be_followed_is_an_error_with_a_way_out(tmp_path: Path)
         compile_package(folder, out=tmp_path / "out")
 
 
+def test_a_file_that_is_named_and_absent_is_an_error(tmp_path: Path) -> None:
+    folder = shutil.copytree(PACKAGES / "mobius-vit-og", tmp_path / "package")
+    config = json.loads((folder / "genai_config.json").read_text())
+    config["model"]["vision"] = {"config_filename": "sees.json"}
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    with pytest.raises(CompileError, match="missing-file") as caught:
+        compile_package(folder, out=tmp_path / "out")
+    (told,) = caught.value.problems
+    assert (told.path, "sees.json" in told.what) == ("model.vision.config_filename", True)
+    (folder / "sees.json").write_text(json.dumps(FLAT))
+    made = compile_package(folder, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        found = model.run({"request.image": PICTURES[0]})["last_hidden_state"]
+    np.testing.assert_allclose(found, wanted(by_hand(PICTURES[0])), atol=1e-4)
+    assert not any("not used" in each for each in made.notes)
+
+
 def test_without_a_file_tensors_go_in_and_nothing_is_said(tmp_path: Path) -> None:
     made = compile_package(PACKAGES / "mobius-vit-og", out=tmp_path / "out")
     assert made.problems == ()
