@@ -237,6 +237,8 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "application": each.application_name,
         "required": each.required,
         "default": list(each.default) if isinstance(each.default, tuple) else each.default,
+        **({"limits": [list(limit) for limit in each.limits]} if each.limits else {}),
+        **({"patches": list(each.patches)} if each.patches is not None else {}),
     }
 
 
