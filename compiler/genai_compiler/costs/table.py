@@ -19,7 +19,7 @@ Point = tuple[Annotated[int, Field(ge=1, le=2**31)], Microseconds]
 Place = Literal["graph", "host"]
 
 WAYS = ("top_k", "top_k+top_p", "top_p", "min_p", "temperature")
-"""Ways of drawing a token, by the first cut that a request asks for; `top_k+top_p` apart, as it takes the host longer."""
+"""Ways of drawing a token, by the first cut that a request asks for; `top_k+top_p` costs the host more than `top_k`."""
 SHIPPED = Path(__file__).with_name("shipped.json")
 
 
