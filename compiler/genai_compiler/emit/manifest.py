@@ -27,7 +27,8 @@ from genai_compiler.read.package import Package
 from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
 from genai_compiler.read.token_ids import token_ids
 
-FORMAT = 2
+FORMAT = 3
+"""Raised with every key that a manifest must have or loses (genai_runtime.manifest reads one format only)."""
 SMALL_FILE = 4 << 20
 """Files up to this size are checked by content at every load, larger ones by size and time stamp."""
 
