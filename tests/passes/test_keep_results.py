@@ -1,6 +1,7 @@
 """Results that loops write over: which runs are marked, and that every value is the reference interpreter's."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from genai_compiler import Compiled, Options, compile_package
-from genai_compiler.plan.ir import Invoke
+from genai_compiler.passes.keep_results import keep_results
+from genai_compiler.plan.ir import Invoke, Replacement
 from genai_compiler.plan.uses import walk
 from genai_runtime.steady import WORTH_BINDING, Steady
 from genai_runtime.values import to_array, to_value
@@ -178,6 +180,23 @@ def test_a_graph_that_hands_through_makes_nothing_to_write_over(without: tuple[s
     body = [PASSED, invoke("grow", {"x": "turned"}, {"y": "v"}), *shown]
     made = judged(write(tmp_path / "package", body, {"a": "v", "b": "same"}), tmp_path, without)
     assert "passed" not in steady(made)
+
+
+@pytest.mark.parametrize("theirs", [("given", "given"), ("given", "made")])
+def test_what_a_request_may_put_in_place_of_a_graph_may_hand_through(theirs: tuple[str, str], tmp_path: Path) -> None:
+    body = [GROW, invoke("longer", {"x": "a"}, {"y": "long"}), emit("long", "trace", "append", axis=0)]
+    root = write(tmp_path / "package", body, {"a": "a.next"})
+    plan = compile_package(root, tmp_path / "made", Options(without=("fuse_islands", "keep_results"))).plan
+    assert plan is not None
+    other = Replacement("other", tuple(zip("xy", theirs, strict=True)))
+    components = tuple(
+        replace(each, overridable=True, replacements=(other,)) if each.name == "longer" else each
+        for each in plan.components
+    )
+    nothing: Any = None
+    kept = keep_results(replace(plan, components=components), nothing)
+    marked = [op.component for op in walk(kept.body) if isinstance(op, Invoke) and op.steady]
+    assert marked == ([] if theirs[0] == theirs[1] else ["grow"])
 
 
 # ---- the runtime's part ----------------------------------------------------------------------------------------------
