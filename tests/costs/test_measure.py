@@ -1,6 +1,7 @@
 """A measured table follows from its times by arithmetic; measuring tells how far it is; the command writes it whole."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,19 @@ def test_bad_costs_and_forms_refuse_the_command(tmp_path: Path, capsys: pytest.C
         assert main([package, "--check", *arguments]) == 2
         assert f" {code}: " in capsys.readouterr().err
     assert main([package, "--check", "-q", "--form", "greedy=own", "--form", "fused"]) == 0
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(measure, "fastest", never)
+    (tmp_path / "file").write_text("", "utf-8")
+    assert main(["--calibrate", "-o", str(tmp_path / "file" / "costs.json")]) == 2
+    assert " bad-output: " in capsys.readouterr().err
+    monkeypatch.setattr(os, "access", lambda *asked: False)
+    assert main(["--calibrate", "-o", str(tmp_path / "new" / "costs.json")]) != 0
+    assert " disk-failed: " in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -106,6 +106,17 @@ def test_a_table_that_is_not_there(tmp_path: Path) -> None:
     assert [code for code, _, _ in refused(tmp_path)] == ["no-costs"]
 
 
+def test_a_table_that_the_environment_names_is_refused_with_its_name(tmp_path: Path) -> None:
+    for named, word in ((tmp_path, "is a folder"), (tmp_path / "absent.json", "there is no file")):
+        with pytest.raises(CompileError) as error:
+            chosen_costs(None, {VARIABLE: str(named)})
+        assert error.value.problems[0].what.startswith(f"${VARIABLE} says '{named}': ")
+        assert word in error.value.problems[0].what
+        with pytest.raises(CompileError) as error:
+            chosen_costs(str(named), {VARIABLE: "shipped"})
+        assert VARIABLE not in error.value.problems[0].what
+
+
 def test_a_file_that_is_no_json(tmp_path: Path) -> None:
     file = tmp_path / "costs.json"
     file.write_text("{", "utf-8")
