@@ -123,3 +123,19 @@ def test_no_file_is_replaced_and_a_target_is_asked_for(package: Path, capsys: py
     assert "bad-output" in capsys.readouterr().err
     assert main(["convert", str(package / "model.ort")]) == 2
     assert "-o" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("there", ["file", "link"])
+def test_what_stands_where_the_graph_would_go_stays(
+    package: Path, tmp_path: Path, there: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a link that leads nowhere."""
+    target = tmp_path / "made.onnx"
+    if there == "file":
+        target.write_text("mine")
+    else:
+        target.symlink_to("nowhere")
+    assert main(["convert", str(package / "model.ort"), "-o", str(target)]) == 2
+    assert "output-exists" in capsys.readouterr().err
+    assert target.read_text() == "mine" if there == "file" else target.is_symlink()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["made.onnx", "p"]
