@@ -5,7 +5,6 @@ runtime, where the id that a token gets is the stated one: an id decides which r
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def is_text(content: object) -> bool:
 
 
 def _add(backend: "tokenizers.Tokenizer", tokens: list[Mapping[str, Any]]) -> None:
-    """In order, as many at once as there may be: each call makes all that is found in texts anew."""
+    """In order and all at once: each call makes anew what is found in texts. A token says itself if it is special."""
     from tokenizers import AddedToken
 
     made = [
@@ -66,8 +65,4 @@ def _add(backend: "tokenizers.Tokenizer", tokens: list[Mapping[str, Any]]) -> No
         )
         for token in tokens
     ]
-    for special, alike in groupby(made, lambda each: each.special):
-        if special:
-            backend.add_special_tokens(list(alike))
-        else:
-            backend.add_tokens(list(alike))
+    backend.add_tokens(made)
