@@ -86,6 +86,13 @@ def test_a_text_that_opens_places_and_closes_none_takes_no_time(tmp_path: Path) 
     assert time.monotonic() - begun < 5
 
 
+def test_of_many_pictures_a_few_are_told(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizers.opened(tmp_path, tiny_tokenizers.byte_level(("<s>", "<in>", "<out>", "<e>")))
+    places = Places({"entry_token": tokenizer.token_id("<e>"), "entry": "<e>", "opens": "<in>", "closes": "<out>"})
+    with pytest.raises(RequestError, match=r"1000 pictures were given \((7, ){8}\.\.\. tokens\)"):
+        places.text("hi", [Span(1, 7)] * 1000, tokenizer, False)
+
+
 # ---- documents that name the compiler's own adapters -----------------------------------------------------------------
 
 
