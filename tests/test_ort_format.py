@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main
+from genai_compiler.read.ort_format import way_out
 from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES
@@ -139,3 +140,10 @@ def test_what_stands_where_the_graph_would_go_stays(
     assert "output-exists" in capsys.readouterr().err
     assert target.read_text() == "mine" if there == "file" else target.is_symlink()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["made.onnx", "p"]
+
+
+@pytest.mark.parametrize("name", ["a b.ort", "x;echo $(id) `id`.ort", "it's.ort"])
+def test_the_command_for_a_file_of_any_name_is_one_command_with_that_file(name: str) -> None:
+    """The name is the package's; the line is for pasting into a shell."""
+    command = way_out(name).removeprefix("if you trust the file, run `").partition("` in the package's folder")[0]
+    assert shlex.split(command) == ["genai-compile", "convert", name, "-o", name.removesuffix(".ort") + ".onnx"]

@@ -95,7 +95,7 @@ class Executor:
             # one row: its buffers stay bound, so that a step is two stores and a run
             token, select, ends, stopped = decoding.tokens[0], policy.select[0], policy.ends, request.stopped
             ids, audience = out.only_row(("tokens",), decoding.tokens, request.audience), request.audience
-            note, first = ids.append, decoding.filled
+            note, first, listens = ids.append, decoding.filled, audience.listens
             run, bound, mask, room = decoding.row_at(first)
             last = first + policy.steps(limit) - 1
             for place in range(first, last + 1):
@@ -103,8 +103,9 @@ class Executor:
                 token[0] = chosen = select()
                 note(chosen)
                 # pipeline.workflow.steps[0].steps[2]: emit
-                if audience.listens:
+                if listens:
                     yield out.only_token("tokens", chosen, place - first)
+                    listens = audience.listens
                 if place == last or chosen in ends or stopped:
                     break
                 # pipeline.workflow.steps[0].steps[0]: decode

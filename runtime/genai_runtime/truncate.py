@@ -60,7 +60,7 @@ class Sampler:
         self._uniforms, self._temperature, self._top_p, self._min_p = uniforms, temperature, top_p, min_p
         self._k = min(top_k, size)
         self._work = np.empty(padded_width(size), np.float32)
-        self._cuts = _cuts(top_p if top_k else 1.0, min_p)
+        self._inside = top_p if top_k else 1.0
         ways = ((top_k > 0, self._top_k), (top_p < 1, self._nucleus), (min_p > 0, self._likely), (True, self._any))
         self._draw = next(way for wanted, way in ways if wanted)
 
@@ -80,7 +80,11 @@ class Sampler:
     def _top_k(self, row: FloatRow, maxima: FloatRow, top: float, uniform: float) -> int:
         ids = np.flatnonzero(row >= _bound(maxima, self._k))
         ids = ids[largest(row[ids], self._k)]
-        return self._choose(ids, np.exp((row[ids].astype(np.float64) - top) / self._temperature), uniform)
+        weights = np.exp((row[ids].astype(np.float64) - top) / self._temperature)
+        if self._inside < 1:
+            kept = nucleus(row[ids], weights, self._inside * float(weights.sum()))
+            ids, weights = ids[kept], weights[kept]
+        return self._choose(ids, weights, uniform)
 
     def _nucleus(self, row: FloatRow, maxima: FloatRow, top: float, uniform: float) -> int:
         work = self._softmax(row, top)
@@ -89,7 +93,7 @@ class Sampler:
             ids = np.flatnonzero(row >= _bound(maxima, guess))
             weights = work[ids].astype(np.float64)
             if weights.sum() >= wanted:
-                kept = nucleus(weights, wanted)
+                kept = nucleus(row[ids], weights, wanted)
                 return self._choose(ids[kept], weights[kept], uniform)
         _drop_below_nucleus(row, work, wanted)
         work[work < self._min_p] = 0
@@ -106,22 +110,25 @@ class Sampler:
     def _softmax(self, row: FloatRow, top: float) -> FloatRow:
         """exp((row - top) / temperature), so 1 at the best token, in the work buffer."""
         work = self._work
-        np.subtract(row, np.float32(top), out=work)
         with np.errstate(over="ignore"):  # a tiny temperature takes all but the best to -inf, whose weight is 0
+            np.subtract(row, np.float32(top), out=work)
             np.divide(work, np.float32(self._temperature), out=work)
         return np.exp(work, out=work)
 
     def _choose(self, ids: Ids, weights: Weights, uniform: float) -> int:
-        for cut in self._cuts:
-            kept = cut(weights)
+        if self._min_p > 0:
+            kept = weights >= self._min_p * weights.max()
             ids, weights = ids[kept], weights[kept]
         cumulative = weights.cumsum()
         return int(ids[_first_above(cumulative, uniform * float(cumulative[-1]))])
 
 
-def nucleus(weights: Weights, wanted: float) -> Ids:
-    """Ascending positions of the fewest largest weights whose sum reaches `wanted` (Holtzman et al. 2020)."""
-    return largest(weights, int(np.sort(weights)[::-1].cumsum().searchsorted(wanted)) + 1)
+def nucleus(scores: FloatRow, weights: Weights, wanted: float) -> Ids:
+    """Ascending positions of the fewest largest weights whose sum reaches `wanted` (Holtzman et al. 2020).
+
+    Of equal weights the larger score goes first: at a high temperature different scores round to the same weight.
+    """
+    return largest(scores, int(np.sort(weights)[::-1].cumsum().searchsorted(wanted)) + 1)
 
 
 def _drop_below_nucleus(scores: FloatRow, weights: FloatRow, wanted: float) -> None:
@@ -166,15 +173,6 @@ def largest(values: npt.NDArray[np.floating], k: int) -> Ids:
     missing = k - np.count_nonzero(keep)
     keep[np.flatnonzero(values == cut)[:missing]] = True
     return np.flatnonzero(keep)
-
-
-def _cuts(top_p: float, min_p: float) -> tuple[Callable[[Weights], Ids], ...]:
-    cuts: list[Callable[[Weights], Ids]] = []
-    if top_p < 1:
-        cuts.append(lambda weights: nucleus(weights, top_p * float(weights.sum())))
-    if min_p > 0:
-        cuts.append(lambda weights: np.flatnonzero(weights >= min_p * weights.max()))
-    return tuple(cuts)
 
 
 def _bound(maxima: FloatRow, k: int) -> np.float32:

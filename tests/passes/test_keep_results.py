@@ -1,7 +1,9 @@
 """Results that loops write over: which runs are marked, and that every value is the reference interpreter's."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import genai_runtime
@@ -9,11 +11,12 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from genai_compiler import Compiled, Options, compile_package
-from genai_compiler.plan.ir import Invoke
+from genai_compiler.passes.keep_results import keep_results
+from genai_compiler.plan.ir import Invoke, Replacement
 from genai_compiler.plan.uses import walk
 from genai_runtime.steady import WORTH_BINDING, Steady
-from genai_runtime.values import to_array, to_value
-from onnx import TensorProto, helper
+from genai_runtime.values import to_array, to_value, view
+from onnx import TensorProto, helper, save_model
 
 from tests.reference.interpreter import interpret
 from tools.fixtures.document import (
@@ -64,6 +67,15 @@ def longer(folder: Path) -> Document:
     return onnx("longer.onnx", {"x": tensor("float32", "n")}, {"y": tensor("float32", "m")})
 
 
+def passed(folder: Path) -> Document:
+    """The output x is the input x itself, which ONNX Runtime hands back as it is; y is x turned round."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["width"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "passed", ports[:1], ports)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    save_model(model, folder / "passed.onnx")
+    return onnx("passed.onnx", {"x": WIDE}, {"x": WIDE, "y": WIDE})
+
+
 def write(folder: Path, body: Sequence[Document], carried: dict[str, str], more: Document | None = None) -> Path:
     """A loop of STEPS iterations over cells of the same contract that all start as x, each published in the end."""
     inputs = {
@@ -74,7 +86,7 @@ def write(folder: Path, body: Sequence[Document], carried: dict[str, str], more:
     }
     state = {name: cell(WIDE, "x") for name in carried} | (more or {})
     outputs = {"trace": output(tensor("float32", "long")), **{f"out {name}": output(WIDE) for name in carried}}
-    components = {"grow": grown(folder), "longer": longer(folder)}
+    components = {"grow": grown(folder), "longer": longer(folder), "passed": passed(folder)}
     around = loop(body, "yes", "limit", carried)
     ends = [emit(name, f"out {name}") for name in carried]
     used = {each["component"] for each in every(body) if each["kind"] == "invoke"}
@@ -92,11 +104,11 @@ def every(steps: Sequence[Document]) -> list[Document]:
     return found
 
 
-def judged(root: Path, tmp_path: Path) -> Compiled:
-    """Compile, run, hold every output against the interpreter's, with the pass and without."""
+def judged(root: Path, tmp_path: Path, without: tuple[str, ...] = ()) -> Compiled:
+    """Compile, run, hold every output against the interpreter's, with the pass and without. without: other passes."""
     wanted = interpret(root, INPUTS).outputs
-    made = compile_package(root, tmp_path / "compiled")
-    compile_package(root, tmp_path / "apart", Options(without=("keep_results",)))
+    made = compile_package(root, tmp_path / "compiled", Options(without=without))
+    compile_package(root, tmp_path / "apart", Options(without=(*without, "keep_results")))
     for folder in ("compiled", "apart"):
         with genai_runtime.load(tmp_path / folder, threads=1) as model:
             for _ in range(2):
@@ -152,6 +164,42 @@ def test_a_result_of_unknown_extents_keeps_its_run_from_it(tmp_path: Path) -> No
     assert steady(made) == []
 
 
+PASSED = invoke("passed", {"x": "a"}, {"x": "same", "y": "turned"})
+
+
+@pytest.mark.parametrize("without", [(), ("fuse_islands",)], ids=str)
+def test_what_a_graph_hands_through_is_its_argument_still(without: tuple[str, ...], tmp_path: Path) -> None:
+    """So who made the argument leaves it alone for as long; the values are read two iterations later."""
+    shown = [emit(each, "trace", "append", axis=0) for each in ("a", "same", "turned", "b", "c")]
+    root = write(tmp_path / "package", [GROW, PASSED, *shown], {"a": "a.next", "b": "same", "c": "b"})
+    assert "grow" not in steady(judged(root, tmp_path, without))
+
+
+@pytest.mark.parametrize("without", [(), ("fuse_islands",)], ids=str)
+def test_a_graph_that_hands_through_makes_nothing_to_write_over(without: tuple[str, ...], tmp_path: Path) -> None:
+    shown = [emit(each, "trace", "append", axis=0) for each in ("same", "b")]
+    body = [PASSED, invoke("grow", {"x": "turned"}, {"y": "v"}), *shown]
+    made = judged(write(tmp_path / "package", body, {"a": "v", "b": "same"}), tmp_path, without)
+    assert "passed" not in steady(made)
+
+
+@pytest.mark.parametrize("theirs", [("given", "given"), ("given", "made")])
+def test_what_a_request_may_put_in_place_of_a_graph_may_hand_through(theirs: tuple[str, str], tmp_path: Path) -> None:
+    body = [GROW, invoke("longer", {"x": "a"}, {"y": "long"}), emit("long", "trace", "append", axis=0)]
+    root = write(tmp_path / "package", body, {"a": "a.next"})
+    plan = compile_package(root, tmp_path / "made", Options(without=("fuse_islands", "keep_results"))).plan
+    assert plan is not None
+    other = Replacement("other", tuple(zip("xy", theirs, strict=True)))
+    components = tuple(
+        replace(each, overridable=True, replacements=(other,)) if each.name == "longer" else each
+        for each in plan.components
+    )
+    nothing: Any = None
+    kept = keep_results(replace(plan, components=components), nothing)
+    marked = [op.component for op in walk(kept.body) if isinstance(op, Invoke) and op.steady]
+    assert marked == ([] if theirs[0] == theirs[1] else ["grow"])
+
+
 # ---- the runtime's part ----------------------------------------------------------------------------------------------
 
 
@@ -189,3 +237,44 @@ def test_other_extents_are_run_by_the_runner(extents: list[int]) -> None:
     for at, extent in enumerate(extents):
         array = np.arange(at, at + extent, dtype=np.float32)
         assert to_array(run(to_value(array))[0]).tolist() == (2 * array).tolist()
+
+
+class _Elsewhere:
+    """A session as of a provider with a device of its own: what is bound is copied then, and the copy is read."""
+
+    def __init__(self, session: Any) -> None:
+        self._session, self._sess = session, session._sess
+
+    def get_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def io_binding(self) -> Any:
+        bound = self._session.io_binding()
+        return SimpleNamespace(_iobinding=_Copying(bound._iobinding))
+
+
+class _Copying:
+    def __init__(self, bound: Any) -> None:
+        self.bound, self.kept = bound, dict[str, Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bound, name)
+
+    def bind_ortvalue_input(self, port: str, value: Any) -> None:
+        self.kept[port] = to_value(to_array(value).copy())
+        self.bound.bind_ortvalue_input(port, self.kept[port])
+
+
+def test_a_device_that_copies_what_is_bound_reads_every_input_anew() -> None:
+    """The input is one object that is written over, as the result of another steady run is."""
+    session = _Elsewhere(doubling())
+    session._sess = SimpleNamespace(
+        run_with_iobinding=lambda bound, options: session._session._sess.run_with_iobinding(bound.bound, options)
+    )
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session._session, value))
+    array = np.zeros(2, np.float32)
+    value, made = view(array), list[list[float]]()
+    for at in range(WORTH_BINDING + 6):
+        array[:] = at
+        made.append(to_array(run(value)[0]).tolist())
+    assert made == [[2.0 * at] * 2 for at in range(WORTH_BINDING + 6)]

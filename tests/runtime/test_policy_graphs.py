@@ -34,6 +34,8 @@ CUTS: list[dict[str, Any]] = [
     {"top_p": 0.3, "temperature": 2.0},
     {"top_p": 0.0},
     {"top_p": 0.9, "min_p": 0.2},
+    {"top_p": 0.02, "temperature": 1e5},
+    {"top_k": 9, "top_p": 0.3, "temperature": 1e30},
     {"min_p": 0.1},
     {"min_p": 1.0},
 ]

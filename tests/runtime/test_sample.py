@@ -131,6 +131,16 @@ def test_ties_at_a_cut_keep_the_lowest_ids() -> None:
     assert selector(600)(row) == 3
 
 
+@pytest.mark.parametrize("cut", [{}, {"top_k": 8}, {"top_k": 8, "min_p": 1.0}], ids=str)
+@pytest.mark.parametrize("size", [9, 700, 3000])
+def test_a_nucleus_keeps_the_best_scores_where_their_weights_round_to_one(size: int, cut: dict[str, Any]) -> None:
+    row = np.zeros(size, np.float32)
+    row[[8, 3, 5, 1]] = 4, 3, 2, 1
+    assert {selector(size, seed=i, temperature=1e30, top_p=0.0, **cut)(row) for i in range(9)} == {8}
+    three = 2.5 / (cut.get("top_k") or size)
+    assert {selector(size, seed=i, temperature=1e30, top_p=three, **cut)(row) for i in range(60)} == {8, 3, 5}
+
+
 def test_greedy_is_the_lowest_id_of_the_highest_score() -> None:
     ways: list[dict[str, Any]] = [
         {}, {"temperature": 0}, {"temperature": 0, "top_p": 0.5, "seed": 3}, {"top_k": 1, "do_sample": True},

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from errno import EACCES
 from pathlib import Path
 
 from genai_compiler.costs.files import USER_WORD, user_costs_file, write_costs
@@ -18,13 +19,23 @@ def calibrate(output: Path | None, quiet: bool) -> tuple[str, ...]:
     Raises CompileError `onnxruntime-missing`, `bad-output`; OSError where it can't be written.
     """
     file = output if output is not None else user_costs_file(os.environ)
-    if file.is_dir():
-        what, help = f"'{file}' is a folder; a table of costs is one file", "name a file with -o"
-        raise CompileError([Problem("bad-output", Place(str(file)), "", what, help)])
+    _check_place(file)
     costs = _measured(sys.stderr.isatty() and not quiet)
     write_costs(costs, file)
     word = USER_WORD if output is None else str(file)
     return (*(_summary(costs)), f"written: {file}", f"genai-compile --costs {word} PACKAGE goes by it")
+
+
+def _check_place(file: Path) -> None:
+    """What can be known before measuring, which takes a while. Raises as calibrate."""
+    above = next(each for each in file.absolute().parents if each.exists())
+    what = f"'{file}' is a folder; a table of costs is one file" if file.is_dir() else ""
+    if not above.is_dir():
+        what = f"'{above}' is a file, so there can be no '{file}'"
+    if what:
+        raise CompileError([Problem("bad-output", Place(str(file)), "", what, "name a file with -o")])
+    if not os.access(above, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES), str(above))
 
 
 def _measured(shown: bool) -> Costs:

@@ -43,13 +43,15 @@ def chosen_costs(asked: str | None, environment: Mapping[str, str]) -> Costs:
     word = asked if asked is not None else environment.get(VARIABLE, "")
     if word in ("", SHIPPED_WORD):
         return shipped_costs()
-    return read_costs(user_costs_file(environment) if word == USER_WORD else Path(word))
+    file = user_costs_file(environment) if word == USER_WORD else Path(word)
+    return read_costs(file, f"${VARIABLE} says '{word}': " if asked is None else "")
 
 
-def read_costs(file: Path) -> Costs:
-    """The table in a file. Raises CompileError as chosen_costs."""
+def read_costs(file: Path, why: str = "") -> Costs:
+    """The table in a file. why: who names it, where no option does. Raises CompileError as chosen_costs."""
     if not file.is_file():
-        what = f"there is no file '{file}' with a table of costs"
+        what = f"'{file}' is a folder; a table of costs is one file"
+        what = why + (what if file.is_dir() else f"there is no file '{file}' with a table of costs")
         help = f"genai-compile --calibrate measures one; '{SHIPPED_WORD}' is the one that comes with the compiler"
         raise CompileError([Problem("no-costs", Place(str(file)), "", what, help)])
     found = file.resolve()

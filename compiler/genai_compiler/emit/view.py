@@ -98,6 +98,7 @@ ONE_ROW = frozenset(
         "audience",
         "note",
         "first",
+        "listens",
         "bound",
         "mask",
         "room",

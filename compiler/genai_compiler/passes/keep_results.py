@@ -5,8 +5,8 @@ After:   loop { %t, %n = invoke island_1(%logits, %count) steady; emit %t; ... }
 
 Needs all of: every result has the same extents in every iteration (pass prove_extents); nobody reads it behind the next
 iteration, when it is what a cell has become; and nothing may hold on to its storage, as a copy of the name, a branch's
-result, a nested loop's cell, a session or native code would. Two sets of results then take turns, since an iteration
-reads what the last one made. The runtime copies what it publishes.
+result, a nested loop's cell, a session, native code or a graph that gives its input as an output would. Two sets of
+results then take turns, since an iteration reads what the last one made. The runtime copies what it publishes.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def _is_plain(op: Invoke, plan: Plan) -> bool:
     """A graph that a session runs, and that no request changes or replaces."""
     component = plan.component(op.component)
     session = component.adapter is None and component.host is None
-    return session and not component.overridable and not op.adapted and component.pure
+    return session and not component.overridable and not op.adapted and component.pure and not _hands_on(op, plan)
 
 
 def _lasting(loop: Loop, body: tuple[Op, ...], plan: Plan) -> Iterator[str]:
@@ -84,8 +84,18 @@ def _only_reads(op: Op, plan: Plan) -> bool:
     """Whether an op is done with what it reads when it ends."""
     match op:
         case Invoke():
-            return plan.component(op.component).adapter is None
+            return plan.component(op.component).adapter is None and not _hands_on(op, plan)
         case Emit() | Release() | Fused():
             return True
         case _:
             return False
+
+
+def _hands_on(op: Invoke, plan: Plan) -> bool:
+    """Whether an output is an input of the same graph: ONNX Runtime gives the argument itself for it, not a copy.
+
+    So may a graph that a request puts in the place of this one.
+    """
+    own = {port: port for port, _ in (*op.inputs, *op.outputs)}
+    names = (own, *(own | dict(each.ports) for each in plan.component(op.component).replacements))
+    return any({each[port] for port, _ in op.inputs} & {each[port] for port, _ in op.outputs} for each in names)
