@@ -126,6 +126,22 @@ def test_no_file_is_replaced_and_a_target_is_asked_for(package: Path, capsys: py
     assert "-o" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("there", ["file", "link"])
+def test_what_stands_where_the_graph_would_go_stays(
+    package: Path, tmp_path: Path, there: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a link that leads nowhere."""
+    target = tmp_path / "made.onnx"
+    if there == "file":
+        target.write_text("mine")
+    else:
+        target.symlink_to("nowhere")
+    assert main(["convert", str(package / "model.ort"), "-o", str(target)]) == 2
+    assert "output-exists" in capsys.readouterr().err
+    assert target.read_text() == "mine" if there == "file" else target.is_symlink()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["made.onnx", "p"]
+
+
 @pytest.mark.parametrize("name", ["a b.ort", "x;echo $(id) `id`.ort", "it's.ort"])
 def test_the_command_for_a_file_of_any_name_is_one_command_with_that_file(name: str) -> None:
     """The name is the package's; the line is for pasting into a shell."""

@@ -65,13 +65,13 @@ def write_document(converted: Converted, target: Path) -> None:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
             stream.write(converted.text)
         Path(name).chmod(0o644)
-        _place(Path(name), target)
+        place_new(Path(name), target)
     finally:
         with contextlib.suppress(OSError):
             Path(name).unlink()
 
 
-def _place(made: Path, target: Path) -> None:
+def place_new(made: Path, target: Path) -> None:
     """Give the finished file its name; a file that came there meanwhile stays."""
     try:
         os.link(made, target)

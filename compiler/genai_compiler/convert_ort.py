@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 
+from genai_compiler.convert import place_new
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.nodes import all_nodes, graphs_of
 
@@ -17,7 +18,7 @@ def convert_ort(source: Path, target: Path) -> None:
 
     Raises CompileError: output-exists, bad-output, unreadable-graph; ModuleNotFoundError without ONNX Runtime; OSError.
     """
-    if target.exists():
+    if target.exists() or target.is_symlink():
         what = f"there is a file {target.name!r} already, and no file is replaced"
         raise CompileError([Problem("output-exists", Place(target.name), "", what, "choose another with -o")])
     if not target.parent.is_dir():
@@ -29,7 +30,7 @@ def convert_ort(source: Path, target: Path) -> None:
         model = onnx.load(made)
         _name_graphs(model, target.stem)
         onnx.save(model, made)
-        made.replace(target)
+        place_new(made, target)
 
 
 def _saved_by_onnxruntime(source: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 KEY = "added_tokens_decoder"
+_MOST_DIGITS = 18
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
@@ -20,16 +21,22 @@ def add_stated(backend: "tokenizers.Tokenizer", config: Mapping[str, Any]) -> tu
     An entry that is no token is passed over, as is one that the backend has with another id: tokenizer.json decides.
     """
     left: list[tuple[int, str]] = []
-    held = {each.content for each in backend.get_added_tokens_decoder().values()}
+    added: list[Mapping[str, Any]] = []
+    own = backend.get_added_tokens_decoder()
+    held = {each.content for each in own.values()}
+    following = max(max(own, default=-1) + 1, int(backend.get_vocab_size(with_added_tokens=False)))
     for number, token in sorted(_stated(config), key=lambda each: each[0]):
         content = str(token["content"])
         if not content or content in held:
             continue
-        if _next_id(backend, content) != number:
+        known: int | None = backend.token_to_id(content)
+        if number != (following if known is None else known):
             left.append((number, content))
             continue
-        _add(backend, content, token)
+        added.append(token)
         held.add(content)
+        following = max(following, number + 1)
+    _add(backend, added)
     return tuple(left)
 
 
@@ -37,25 +44,25 @@ def _stated(config: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]
     stated: Any = config.get(KEY)
     for number, token in stated.items() if isinstance(stated, Mapping) else ():
         text = str(number)
-        if isinstance(token, Mapping) and isinstance(token.get("content"), str) and text.isascii() and text.isdigit():
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            continue
+        if isinstance(token, Mapping) and is_text(token.get("content")):
             yield int(text), cast(Mapping[str, Any], token)
 
 
-def _next_id(backend: "tokenizers.Tokenizer", content: str) -> int:
-    """The id that the library would give: the vocabulary's own, else the one behind all that there are."""
-    known: int | None = backend.token_to_id(content)
-    if known is not None:
-        return known
-    last = max(backend.get_added_tokens_decoder(), default=-1)
-    return max(last + 1, int(backend.get_vocab_size(with_added_tokens=False)))
+def is_text(content: object) -> bool:
+    """Whether it is a string that the library takes: JSON can escape half a surrogate pair, which is no text."""
+    return isinstance(content, str) and not any("\ud800" <= each <= "\udfff" for each in content)
 
 
-def _add(backend: "tokenizers.Tokenizer", content: str, token: Mapping[str, Any]) -> None:
+def _add(backend: "tokenizers.Tokenizer", tokens: list[Mapping[str, Any]]) -> None:
+    """In order and all at once: each call makes anew what is found in texts. A token says itself if it is special."""
     from tokenizers import AddedToken
 
-    flags = {name: bool(token[name]) for name in _FLAGS if isinstance(token.get(name), bool)}
-    made = AddedToken(content, **flags)
-    if made.special:
-        backend.add_special_tokens([made])
-    else:
-        backend.add_tokens([made])
+    made = [
+        AddedToken(
+            token["content"], **{name: bool(token[name]) for name in _FLAGS if isinstance(token.get(name), bool)}
+        )
+        for token in tokens
+    ]
+    backend.add_tokens(made)

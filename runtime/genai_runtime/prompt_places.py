@@ -24,6 +24,7 @@ class Span(NamedTuple):
         return self.rows * self.columns
 
 
+_MOST_SHOWN = 8  # files whose tokens a message lists
 _WORDS = {"image": ("image-tokens", "picture"), "audio": ("audio-tokens", "sound")}
 """Medium -> the code for numbers that do not agree, and what a file of it is called."""
 
@@ -138,7 +139,8 @@ class Places:
         holds = f"{entries} of '{shown}'"
         if places is not None:
             holds = f"{_several(places, 'place')} for {self._word}s ('{self._opens}')"
-        taken = ", ".join(str(each.entries) for each in spans)
+        taken = ", ".join(str(each.entries) for each in spans[:_MOST_SHOWN])
+        taken += ", ..." if len(spans) > _MOST_SHOWN else ""
         given = f"{_several(len(spans), self._word)} {'was' if len(spans) == 1 else 'were'} given"
         given += f" ({taken} tokens)" if spans else ""
         help = f"write {self._opens or shown}{self._closes} once where each {self._word} belongs" if self._opens else ""

@@ -40,7 +40,7 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
         raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help=help)
     ids = encode() if prompt is not None else None
     if ids is not None and prompt is not None:
-        array = np.array(ids, dtype=NUMPY[prompt["dtype"]])
+        array = _as_prompt(ids, np.dtype(NUMPY[prompt["dtype"]]))
         inputs[prompt["name"]] = array if prompt["rank"] == 1 else array.reshape(1, -1)
     made = model.run(inputs).profile(task)
     told = {"profile": task, "kind": model.profiles[task].kind, "value": _plain(made)}
@@ -53,6 +53,16 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
             print(row if isinstance(row, str) else ",".join(map(str, row)))
     else:
         print(json.dumps(_plain(made)))
+
+
+def _as_prompt(ids: list[int], dtype: np.dtype[Any]) -> Array:
+    """[n]. Raises RequestError `empty-prompt`, `bad-token`."""
+    if not ids:
+        raise RequestError("empty-prompt", "the prompt has no tokens", help="give at least one")
+    held = np.iinfo(dtype)
+    if wrong := [each for each in ids if not held.min <= each <= held.max]:
+        raise RequestError("bad-token", f"no such token ids: {wrong[:8]}")
+    return np.array(ids, dtype=dtype)
 
 
 def _files(model: "Model", arguments: argparse.Namespace) -> dict[str, list[Path]]:
@@ -99,7 +109,7 @@ def _input(text: str, declared: list[dict[str, Any]]) -> tuple[str, Array]:
         if numbers.dtype.kind not in "biuf" or (numbers.dtype.kind == "f" and dtype.kind in "biu"):
             raise ValueError(f"it holds no {spec['dtype']}")
         return name, numbers.astype(dtype)
-    except (ValueError, OSError, EOFError, OverflowError) as fault:
+    except (ValueError, OSError, EOFError, OverflowError, RecursionError, MemoryError) as fault:
         raise RequestError("bad-value", f"input '{name}' can't be read: {fault}", help=_FORM) from fault
 
 

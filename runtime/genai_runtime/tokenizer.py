@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from genai_runtime.added_tokens import add_stated
+from genai_runtime.added_tokens import add_stated, is_text
 from genai_runtime.problem import LoadError, RequestError
 from genai_runtime.text_files import TextFiles
 
@@ -74,7 +74,7 @@ class Tokenizer:
 
     def token_id(self, content: str) -> int | None:
         """The id of a token by its exact content."""
-        found: int | None = self._backend.token_to_id(content)
+        found: int | None = self._backend.token_to_id(content) if is_text(content) else None
         return found
 
     @cached_property

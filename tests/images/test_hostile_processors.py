@@ -54,6 +54,18 @@ def test_flat_keys_beyond_bounds_are_refused(tmp_path: Path, key: str) -> None:
         read_image_processor(tmp_path, "preprocessor_config.json")
 
 
+@pytest.mark.parametrize(("key", "value"), [("image_mean", [1e300, 0, 0]), ("image_std", [1, 1e-320, 1])])
+def test_numbers_that_make_levels_infinite_are_refused(tmp_path: Path, key: str, value: list[float]) -> None:
+    keys = {"image_processor_type": "Some", "resample": 3, "size": {"height": 8, "width": 8}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**keys, key: value}))
+    with pytest.raises(CompileError, match=f"bad-processor: {key} is"):
+        read_image_processor(tmp_path, "preprocessor_config.json")
+    operation = {"type": "Normalize", "attrs": {key.removeprefix("image_"): value}}
+    file = processor_file(tmp_path, DECODE, RESCALE, operation)
+    with pytest.raises(CompileError, match="bad-processor"):
+        read_image_processor(tmp_path, file.name)
+
+
 @pytest.mark.parametrize("name", ["../away.json", "/etc/passwd", "a\nb", ""])
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "package").mkdir()
@@ -72,6 +84,13 @@ def test_a_text_that_opens_places_and_closes_none_takes_no_time(tmp_path: Path) 
         with pytest.raises(RequestError, match="image-tokens"):
             make()
     assert time.monotonic() - begun < 5
+
+
+def test_of_many_pictures_a_few_are_told(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizers.opened(tmp_path, tiny_tokenizers.byte_level(("<s>", "<in>", "<out>", "<e>")))
+    places = Places({"entry_token": tokenizer.token_id("<e>"), "entry": "<e>", "opens": "<in>", "closes": "<out>"})
+    with pytest.raises(RequestError, match=r"1000 pictures were given \((7, ){8}\.\.\. tokens\)"):
+        places.text("hi", [Span(1, 7)] * 1000, tokenizer, False)
 
 
 # ---- documents that name the compiler's own adapters -----------------------------------------------------------------

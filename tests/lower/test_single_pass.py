@@ -5,6 +5,7 @@ Values come from the exporters' data, from the bare graph, and from the arithmet
 
 import io
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from genai_compiler import CompileError, compile_package
 from genai_compiler.convert import convert_package
 from genai_compiler.driver import Compiled, Options
 from genai_runtime.cli import main
+from genai_runtime.tokenizer import Tokenizer
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from tests.conftest import FIXTURES
 from tests.data import needs_data
 from tests.lower.plain_folders import plain_folder, renamed, undeclared
 from tests.lower.test_plain_folder import model_config
@@ -202,6 +205,30 @@ def test_of_several_profiles_one_is_named(tmp_path: Path, capsys: pytest.Capture
     compiled(written(tmp_path / "p", encoder(), **files))
     assert main([str(tmp_path / "out"), "--tokens", "4,9,2"]) == 2
     assert "add --task embedding or --task features" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--tokens", "9" * 20], "bad-token: no such token ids"),
+        (["--prompt", ""], "empty-prompt"),
+        (["--input", "mask=" + "[" * 100_000], "bad-value: input 'mask' can't be read"),
+        (["--input", "mask={folder}/huge.npy"], "bad-value: input 'mask' can't be read"),
+    ],
+)
+def test_values_that_nothing_can_hold_are_refused(
+    given: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id of more than 64 bits, no id at all, lists deeper than Python's own, an array whose header says 2^60."""
+    with (tmp_path / "huge.npy").open("wb") as file:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 60,)}
+        np.lib.format.write_array_header_1_0(file, header)
+    monkeypatch.setattr(Tokenizer, "encode", lambda *_: [])
+    shutil.copy(FIXTURES / "tiny-gqa-v1" / "tokenizer.json", written(tmp_path / "p", encoder()) / "tokenizer.json")
+    compiled(tmp_path / "p")
+    given = [each.replace("{folder}", str(tmp_path)) for each in given]
+    assert main([str(tmp_path / "out"), *given]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_several_outputs_go_into_a_json_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

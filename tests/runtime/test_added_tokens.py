@@ -10,8 +10,10 @@ from typing import Any
 
 import genai_runtime
 import pytest
+import tokenizers
 from genai_compiler import CompileError, compile_package
 from genai_compiler.problem import Problem
+from genai_runtime.added_tokens import add_stated
 from genai_runtime.tokenizer import Tokenizer
 
 from tests.lower.packages import Recipe, write_package
@@ -125,6 +127,12 @@ def test_tokens_that_are_not_added_are_told_with_their_file(size: int, tmp_path:
     assert "<tool>" not in found["added_tokens.json"]
 
 
+def test_an_id_of_any_number_of_digits_stops_no_compilation(tmp_path: Path) -> None:
+    config = {"added_tokens_decoder": {"9" * 5000: {"content": "<far>"}}}
+    made = compile_package(package(tmp_path / "p", config), out=tmp_path / "out")
+    assert "token-not-added" not in {each.code for each in made.problems}
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("tokenizer.model", "SentencePiece"), ("spiece.model", "SentencePiece"), ("merges.txt", "vocabulary and merges")],
@@ -142,3 +150,35 @@ def test_without_any_tokenizer_the_folder_is_named_where_one_is_looked_for(tmp_p
     (found,) = (each for each in told(folder) if each.code == "missing-file")
     assert "there is no text/tokenizer.json" in found.what
     assert "copy tokenizer.json" in found.help
+
+
+@pytest.mark.parametrize("odd", [{"9" * 5000: {"content": "<a>"}}, {"99": {"content": "\ud800"}}])
+def test_an_entry_that_no_tokenizer_can_hold_is_passed_over(odd: Any, size: int, tmp_path: Path) -> None:
+    """An id of more digits than Python reads; half a surrogate pair, which JSON can escape."""
+    tokenizer = opened(tmp_path, byte_level(), {"added_tokens_decoder": odd, "bos_token": "\udfff"})
+    assert (tokenizer.not_added, count(tokenizer), tokenizer.bos_id) == ((), size, None)
+
+
+def test_many_tokens_are_added_at_once(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call makes anew what is found in texts, so that one call a token would take minutes for some thousands."""
+    calls: list[int] = []
+    whole = tokenizers.Tokenizer
+
+    class Counting:
+        def __init__(self, backend: Any) -> None:
+            self._backend = backend
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith(("add_", "get_added")):
+                calls.append(1)
+            return getattr(self._backend, name)
+
+    opened(tmp_path, byte_level())
+    backend = whole.from_file(str(tmp_path / "tokenizer.json"))
+    wanted = {size + at: {"content": f"<t{at}>", "special": at % 2 == 0} for at in range(4000)}
+    assert add_stated(Counting(backend), stated(wanted)) == ()  # type: ignore[arg-type]
+    assert [backend.token_to_id(f"<t{at}>") for at in range(4000)] == list(range(size, size + 4000))
+    assert len(calls) == 2
+    assert [at for at, each in backend.get_added_tokens_decoder().items() if each.special and at >= size] == [
+        *range(size, size + 4000, 2)
+    ]

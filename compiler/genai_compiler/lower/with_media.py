@@ -20,7 +20,7 @@ from genai_compiler.lower.program_front import program_front
 from genai_compiler.lower.sound_front import sound_fits, sound_front
 from genai_compiler.lower.sound_roles import MODE, sound_roles
 from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
-from genai_compiler.problem import Problem, Severity
+from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens, special_tokens
 
 GRID_POSITIONS = "genai-compile.grid-positions"
@@ -38,8 +38,12 @@ def with_media(
 ) -> tuple[Data, tuple[Problem, ...]]:
     """(the document with its stages, problems). tokenizer: the package's tokenizer.json.
 
-    once: stages that always run; media: those that run when their medium is given.
+    once: stages that always run; media: those that run when their medium is given. Raises CompileError `wrong-port`.
     """
+    if nobodys := [
+        medium for medium in media if not any(each.asked for stage in medium.stages for each in stage.inputs)
+    ]:
+        raise CompileError([_never_given(each) for each in nobodys])
     workflow, tokens = document["pipeline"]["workflow"], special_tokens(tokenizer)
     problems: list[Problem] = []
     steps: list[Data] = []
@@ -67,6 +71,12 @@ def with_media(
     if any(each["kind"] == "branch" for each in steps):
         workflow["manifest"]["capabilities"].append("input_presence")
     return document, (*problems, *_unused(notes, taken, bool(media)))
+
+
+def _never_given(medium: Medium) -> Problem:
+    stage = medium.stages[0]
+    what = f"{stage.name!r} takes no tensor that a request brings, so that nothing tells when it runs"
+    return Problem("wrong-port", Place(stage.artifact), "", what, "export it with the inputs that its medium goes into")
 
 
 def _of_sound(media: list[Medium], notes: MediaNotes) -> Medium | None:

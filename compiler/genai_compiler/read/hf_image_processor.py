@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from genai_compiler.read.config_json import Json
-from genai_compiler.read.image_operations import CLIP_MEAN, CLIP_STD, Attributes
+from genai_compiler.read.image_operations import CLIP_MEAN, CLIP_STD, Attributes, numbers_fault
 from genai_compiler.read.places import DocPath
 
 Refuse = Callable[[DocPath, str, str], None]
@@ -125,12 +125,10 @@ def _normalize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, 
     found: dict[str, Any] = {"swaps": False}
     for key, name, usual in (("image_mean", "mean", CLIP_MEAN), ("image_std", "std", CLIP_STD)):
         value = root.get(key, list(usual))
-        numbers = value if isinstance(value, list) else []
-        plain = all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers)
-        if len(numbers) != 3 or not plain or (name == "std" and min(numbers) <= 0):
-            refuse((key,), f"{key} is {value!r}: three numbers", "")
+        if fault := numbers_fault(name, value):
+            refuse((key,), f"{key} {fault}", "")
             return
-        found[name] = tuple(map(float, numbers))
+        found[name] = tuple(map(float, cast(list[float], value)))
     yield "normalize", found, "image_mean"
 
 

@@ -46,6 +46,8 @@ CLIP_MEAN, CLIP_STD = OPERATIONS["Normalize"].defaults["mean"], OPERATIONS["Norm
 _WORDS = {"color_space": ("RGB", "BGR"), "interpolation": tuple(FILTERS)}
 _FLAGS = frozenset({"keep_aspect_ratio", "smart_resize"})
 _LARGEST = 1 << 28
+_LEAST_DEVIATION = 1e-6
+"""What levels are divided by at least: less makes them infinite."""
 _LIMITS = {
     **dict.fromkeys(("patch_size", "height", "width", "dyhd_base_resolution"), 1 << 14),
     **dict.fromkeys(("merge_size", "pooling_kernel_size", "temporal_patch_size"), 64),
@@ -64,7 +66,7 @@ def attribute_fault(form: Form, name: str, value: Json) -> str:
     if name == "size":
         return _size_fault(value)
     if isinstance(default, tuple):
-        return _numbers_fault(key, value)
+        return numbers_fault(key, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"is {value!r}: a number" + (", not a boolean" if isinstance(value, bool) else "")
     if isinstance(default, float):
@@ -85,13 +87,14 @@ def _size_fault(value: Json) -> str:
     return "" if fits else f"is {value!r}: twice one whole number from 1 to {most}"
 
 
-def _numbers_fault(name: str, value: Json) -> str:
+def numbers_fault(name: str, value: Json) -> str:
+    """What is wrong with `mean`, `std` or `dims`, one number a channel, "" for nothing."""
     numbers = value if isinstance(value, list) else []
     plain = [each for each in numbers if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(plain) != 3 or len(numbers) != 3:
         return f"is {value!r}: three numbers"
     if name == "dims":
         return "" if sorted(plain) == [0, 1, 2] else f"is {value!r}: 0, 1 and 2 in some order"
-    if name == "std" and min(plain) <= 0:
-        return f"is {value!r}: above 0"
+    if name == "std" and not min(plain) >= _LEAST_DEVIATION:
+        return f"is {value!r}: above 0, at least {_LEAST_DEVIATION}"
     return "" if all(abs(each) < 1e6 for each in plain) else f"is {value!r}: too large"

@@ -16,6 +16,7 @@ from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
 from genai_compiler.read.places import DocPath, format_path
 
 _PROCESSOR = "processor_config.json"
+_MOST_DIGITS = 18  # of an id that is written as a key
 MAX_BYTES = 256 << 20  # tokenizers of large vocabularies take tens of MB
 
 
@@ -253,7 +254,7 @@ def _added_ids(config: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for number, token in stated.items() if isinstance(stated, dict) else ():
         text = _content(token)
-        if text is not None and number.isascii() and number.isdigit():
+        if text is not None and number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS:
             found[text] = int(number)
     return found
 

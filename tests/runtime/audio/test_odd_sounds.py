@@ -109,3 +109,12 @@ def test_a_sound_too_long_for_its_features_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as refused:
         running.run([file_of(np.zeros(600 * 16000, np.int64), 8, 1)])
     assert refused.value.code == "audio-too-long"
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_frames_that_overlap_beyond_measure_are_refused(tmp_path: Path, rows: int) -> None:
+    """Half a minute in frames of four seconds, one a sample: days of work that a file of two numbers asks for."""
+    bomb = {"feature_size": 1, "frame_length_ms": 4000.0, "hop_length_ms": 0.0625, "fft_overdrive": 1}
+    running = program(tmp_path, sounds(("AudioDecoder", {}), ("Gemma4LogMel", bomb)))
+    with pytest.raises(RequestError, match=r"audio-too-long: .* transforms of 131072 samples"):
+        heard(running, *[wav(noise(70_000))] * rows)

@@ -17,6 +17,8 @@ from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.values import ONNX_TYPE, Value, encode, to_value
 
 Array = npt.NDArray[Any]
+MAX_TRANSFORMED = 1 << 29
+"""Samples of all frames together, which may overlap as much as a file says: some seconds of work."""
 Sound = tuple[Samples, int]
 """Samples [n] and their rate in Hz."""
 
@@ -143,6 +145,9 @@ def hold_features(frames: int, how: AudioFeatures, rows: int) -> None:
     """So many frames may be made. Raises ExecutionError `audio-too-long`."""
     if rows * frames * how.mels > MAX_SAMPLES:
         what = f"features of {frames} frames are more than {MAX_SAMPLES} numbers"
+        raise ExecutionError("audio-too-long", what, help="cut the sound into parts")
+    if rows * frames * max(how.fft, how.frame) > MAX_TRANSFORMED:
+        what = f"{frames} frames with transforms of {how.fft} samples are more than {MAX_TRANSFORMED} samples"
         raise ExecutionError("audio-too-long", what, help="cut the sound into parts")
 
 
