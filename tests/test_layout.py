@@ -64,6 +64,7 @@ def test_the_compiler_asks_the_runtime_only_about_text_adapters_and_times() -> N
         "adapter_parameters.py",
         "calibrate.py",
         "measure.py",
+        "timed_draws.py",
     }
 
 
@@ -140,7 +141,8 @@ def words(file: Path) -> set[str]:
 def reference_families() -> frozenset[str]:
     """The families among the types that the reference runtime dispatches on, with and without their number."""
     table = json.loads((COMPILER / "reference_types.json").read_text("utf-8"))
-    types = [each for named in table.values() if isinstance(named, list) for each in named if isinstance(each, str)]
+    listed = [named for named in table.values() if isinstance(named, list)]
+    types = [each for named in (*listed, *(kind["types"] for kind in table["classes"].values())) for each in named]
     found = {word for each in types for word in re.findall(r"[a-z]+[0-9]*", each.replace("_", " "))}
     found |= {each.rstrip("0123456789") for each in found}
     return frozenset(each for each in found - ORDINARY if len(each) > 2)
@@ -159,14 +161,13 @@ def test_no_model_family_is_named() -> None:
 def test_tables_that_name_families_have_one_reader_each() -> None:
     """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it.
 
-    The names of operations are the foreign format's own: their tables say in our words what each does. The two of
-    costs hold what was measured, and no names.
+    The names of operations are the foreign format's own: their tables say in our words what each does. The one of
+    costs holds what was measured, and no names.
     """
     data = sorted(each.name for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts)
     assert data == [
         "audio_operations.json",
         "image_operations.json",
-        "policy_costs.json",
         "reference_types.json",
         "shipped.json",
     ]
@@ -174,10 +175,12 @@ def test_tables_that_name_families_have_one_reader_each() -> None:
     assert readers == {
         "audio_operations.json": {"audio_operations.py"},
         "image_operations.json": {"image_operations.py"},
-        "policy_costs.json": {"policy_costs.py"},
-        "reference_types.json": {"reference_load.py"},
+        "reference_types.json": {"reference_classes.py"},
         "shipped.json": {"table.py"},
     }
+    judges = {"reference_load.py", "reference_numbers.py"}
+    askers = {file.name for file in SOURCES if any("reference_" in each for each in imported(file))}
+    assert askers == {"driver.py", *judges}
     askers = {file.name for file in SOURCES if any("reference_load" in each for each in imported(file))}
     assert askers == {"driver.py"}
 

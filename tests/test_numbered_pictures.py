@@ -6,13 +6,15 @@ A picture takes more than two thousand entries, so the decoder has more position
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import genai_runtime
 import numpy as np
 import onnxruntime
 import pytest
 from genai_compiler import compile_package
+from genai_runtime.media_inputs import MediaInputs
+from genai_runtime.tokenizer import Tokenizer
 
 from tests.images.processors import DECODE, made, picture, processor_file
 from tests.reference.plain_loop import HEAD, KV_HEADS
@@ -146,3 +148,37 @@ def test_text_alone_has_no_numbers(model: genai_runtime.Model) -> None:
     with pytest.raises(genai_runtime.RequestError, match="image-tokens"):
         model.count_tokens([9, -1])
     assert model.count_tokens([9, 10]) == 2
+
+
+def test_a_sound_beside_numbered_pictures_has_its_entries_too() -> None:
+    """Two entries for the picture, three for the sound, whichever stands first; as text and as ids."""
+    words = tokenizer()
+    (mark,) = words.encode("hello", add_special_tokens=False).ids
+    fixed: dict[str, Any] = {"resize": None, "crop": None, "tiled": False, "views": None, "required": False}
+    image = {"opens": "<|image_#|>", "numbered": 1, "entries": 2}
+    audio = {"entry_token": mark, "entry": "hello", "opens": "<|audio|>", "entries": 3}
+    media = [
+        {"kind": "image", "input": "picture", "prompt": image, "tensors": ["pixels"], **fixed},
+        {"kind": "audio", "input": "sound", "prompt": audio, "tensors": ["features"], **fixed},
+    ]
+    inputs = MediaInputs({"media": media, "inputs": [], "sound": None})
+    tensors = {name: np.frombuffer(b"file", np.uint8) for name in ("picture", "sound")}
+    kept = cast(Tokenizer, _Words(words))
+    for text, ids in (
+        ("<|image_1|><|audio|>", [-1, -1, mark, mark, mark]),
+        ("<|audio|><|image_1|>", [mark, mark, mark, -1, -1]),
+    ):
+        assert inputs.prompt(text, tensors, kept, False) == ids
+        assert inputs.prompt(ids, tensors, kept, False) == ids
+    with pytest.raises(genai_runtime.RequestError, match="audio-tokens"):
+        inputs.prompt([-1, -1, mark], tensors, kept, False)
+
+
+class _Words:
+    """What a prompt asks of a package's tokenizer."""
+
+    def __init__(self, words: Any) -> None:
+        self._words = words
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return list(self._words.encode(text, add_special_tokens=add_special_tokens).ids)

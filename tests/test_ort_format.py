@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main
+from genai_compiler.read.ort_format import way_out
 from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES
@@ -123,3 +124,10 @@ def test_no_file_is_replaced_and_a_target_is_asked_for(package: Path, capsys: py
     assert "bad-output" in capsys.readouterr().err
     assert main(["convert", str(package / "model.ort")]) == 2
     assert "-o" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a b.ort", "x;echo $(id) `id`.ort", "it's.ort"])
+def test_the_command_for_a_file_of_any_name_is_one_command_with_that_file(name: str) -> None:
+    """The name is the package's; the line is for pasting into a shell."""
+    command = way_out(name).removeprefix("if you trust the file, run `").partition("` in the package's folder")[0]
+    assert shlex.split(command) == ["genai-compile", "convert", name, "-o", name.removesuffix(".ort") + ".onnx"]

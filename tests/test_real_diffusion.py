@@ -91,6 +91,32 @@ def test_other_requests(compiled: Compiled, name: str) -> None:
     assert (model.draw("hello world", seed=fresh.seed, **size).pictures[0] == fresh.pictures[0]).all()
 
 
+@pytest.mark.parametrize("name", DRAWN)
+def test_several_seeds_are_several_pictures(compiled: Compiled, name: str, tmp_path: Path) -> None:
+    """Each byte for byte that of its own run; steps are counted over all of them."""
+    model, steps = compiled(name), list[tuple[int, int | None]]()
+    options: dict[str, Any] = {"width": 24, "height": 16, "steps": 2}
+    made = model.draw("hello world", "rain", seed=[7, 3, 7], on_step=lambda *each: steps.append(each), **options)
+    alone = [model.draw("hello world", "rain", seed=seed, **options) for seed in (7, 3)]
+    assert len(made.pictures) == 3
+    assert made.seeds == (7, 3, 7)
+    assert (made.seed, made.result) == (7, made.results[0])
+    for picture, wanted in zip(made.pictures, (alone[0], alone[1], alone[0]), strict=True):
+        assert (picture == wanted.pictures[0]).all()
+    assert (alone[0].result["latents"] != alone[1].result["latents"]).any()
+    assert (made.results[1]["latents"] == alone[1].result["latents"]).all()
+    assert steps == [(at, 6) for at in range(1, 7)]
+    assert [each.name for each in made.save(tmp_path / "a.png")] == ["a-1.png", "a-2.png", "a-3.png"]
+    fresh = model.draw("hello world", seed=(None, 5), **options)
+    assert isinstance(fresh.seeds[0], int)
+    assert fresh.seeds[1] == 5
+    for wrong in ([], [7, "8"], [1.5]):
+        with pytest.raises(RequestError, match="bad-value"):
+            model.draw("hello world", seed=wrong, on_step=lambda *each: pytest.fail("a run began"), **options)
+    with pytest.raises(RequestError, match="unsupported-option"):
+        model.draw([1], [2], seed=[1, 2], inputs={"noise": data(name)["noise"]})
+
+
 def test_a_scale_of_one_is_the_conditional_estimate_alone(compiled: Compiled) -> None:
     model, given = compiled(DRAWN[0]), data(DRAWN[0])
     alone = {"inputs": {"noise": given["noise"]}, "guidance_scale": 1.0}

@@ -17,6 +17,7 @@ from genai_compiler import compile_package
 from genai_runtime.adapters.grid_positions import grid_positions
 from genai_runtime.adapters.registry import Adapter
 from genai_runtime.cli import main
+from genai_runtime.pictures import png_bytes
 
 from tests.data import needs_data
 from tests.real_packages import GREEDY, PACKAGES, Compiled, cases, once_each, reliable
@@ -178,7 +179,7 @@ def test_positions_of_pictures_with_text_between_and_repeats_in_time() -> None:
 
 def png(height: int, width: int) -> bytes:
     levels = np.random.default_rng(width).integers(0, 256, (height, width, 3), np.uint8)
-    return genai_runtime.pictures.png_bytes(levels)
+    return png_bytes(levels)
 
 
 def session(folder: Path, part: str) -> ort.InferenceSession:
@@ -215,7 +216,7 @@ def test_pictures_of_different_size_run_one_by_one(compiled: Compiled) -> None:
     features: list[Array] = []
     for (height, width), file in zip(((56, 84), (28, 56)), files, strict=True):
         levels = np.random.default_rng(width).integers(0, 256, (height, width, 3), np.uint8)
-        assert file == genai_runtime.pictures.png_bytes(levels)
+        assert file == png_bytes(levels)
         pixels = ((levels[..., ::-1] / 255 - mean) / std).astype(np.float32)  # the file's ConvertRGB turns them around
         features.append(seen.run(None, {"pixel_values": pixels.transpose(2, 0, 1)[None]})[0])
     prompt = [4, 4, 4, 12, 4, 4, 4, 13, 274, 4, 4, 13, 91]

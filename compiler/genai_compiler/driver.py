@@ -37,6 +37,7 @@ from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
 from genai_compiler.plan.hints import resolve_hints
 from genai_compiler.plan.ir import Form, Plan
+from genai_compiler.plan.limits import limit_notes
 from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.processor_files import processor_faults
@@ -118,7 +119,7 @@ def compile_package(
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
     plan, warnings = _planned(loaded, options, trace)
     problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
-    notes = (*loaded.notes, *task_views(loaded)[2])
+    notes = (*loaded.notes, *task_views(loaded)[2], *limit_notes(plan))
     memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":
         return Compiled(None, plan, "", problems, notes, memory)
@@ -142,7 +143,8 @@ def _judged(root: Path, options: Options) -> Package:
         raise CompileError([*refused.problems, *refusals]) from refused
     if errors(refusals):
         raise CompileError([*loaded.warnings, *refusals])
-    notes = (*loaded.notes, f"{reference_name()} would load this package")
+    where = ", where what the warnings say of it holds" if refusals else ""
+    notes = (*loaded.notes, f"{reference_name()} would load this package{where}")
     return replace(loaded, warnings=(*loaded.warnings, *refusals), notes=notes)
 
 

@@ -4,13 +4,10 @@ The reference is the release that `reference_types.json` names. Its parser is na
 `model.type`, which decides nothing here: the table of types is data for this answer alone.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, has_slot
@@ -22,6 +19,14 @@ from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, genai_con
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.session_options import provider_name
 from genai_compiler.read.signature import Signature, read_signature
+from genai_compiler.reference_classes import (
+    class_of,
+    graph_reasons,
+    is_one_graph,
+    is_unknown_inside,
+    reference_table,
+)
+from genai_compiler.reference_numbers import number_reasons
 
 REFUSES, NEEDS = "reference-refuses", "reference-needs"
 _PARSER = frozenset(
@@ -39,19 +44,14 @@ _PORTS = frozenset(
     {"missing-input", "no-logits", "no-embedding-stage", "unclaimed-input", "unpaired-state", "missing-output"}
 )
 _ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u")
+_LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
 _SLACK = 16
 """Slots beyond a window that it allocates on a CPU."""
 
 
 def reference_name() -> str:
     """The runtime and release that is spoken of."""
-    return str(_table()["runtime"])
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    table: dict[str, Any] = json.loads(Path(__file__).with_name("reference_types.json").read_text("utf-8"))
-    return table
+    return str(reference_table()["runtime"])
 
 
 @dataclass
@@ -92,20 +92,23 @@ def reference_refusals(root: Path) -> tuple[Problem, ...]:
     for each in problems:
         if each.code in _PARSER and not _root_scalar(each, text):
             judged.repeat(each)
-    _judge_numbers(config, judged)
-    _judge_sessions(text, judged)
     kind = config.model_type or ""
-    if kind in _table()["speech_in_pairs"]:
+    for path, why, help in number_reasons(config, text.root):
+        judged.refuse(path, why, help)
+    _judge_sessions(text, judged)
+    if kind in reference_table()["speech_in_pairs"]:
         _judge_speech(text, judged)
-    if kind in (*_table()["decoder"], *_table()["combined"]) or not _known(kind):
+    missing = list(graph_reasons(root, text.root, kind))
+    for path, why, help in missing:
+        judged.refuse(path, why, help)
+    if not missing and (is_one_graph(kind) or not class_of(kind)):
         _judge_graph(root, config, kind, judged)
-    if not _known(kind):
+    if is_unknown_inside(kind):
+        why = f"it knows model.type {kind!r}; what that wants of a package is not known here, and was not looked at"
+        judged.refuse(("model", "type"), why, code=NEEDS)
+    if not class_of(kind):
         judged.refuse(("model", "type"), f"it knows no model.type {kind!r}", "'decoder' stands for any decoder graph")
     return tuple(judged.found)
-
-
-def _known(kind: str) -> bool:
-    return any(kind in _table()[each] for each in ("decoder", "combined", "speech_in_pairs", "other"))
 
 
 # ---- the text --------------------------------------------------------------------------------------------------------
@@ -134,31 +137,7 @@ def _root_scalar(problem: Problem, text: ConfigText) -> bool:
     return problem.path in root and not isinstance(root[problem.path], dict | list)
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _judge_numbers(config: GenaiConfig, judged: _Judgement) -> None:
-    vocabulary, search = config.vocab_size, config.search
-    if config.context_length is None and config.model_type not in _table()["without_context_length"]:
-        judged.refuse(("model", "context_length"), "context_length must be stated, above 0")
-    if vocabulary is None:
-        judged.refuse(("model", "vocab_size"), "vocab_size must be 1 or greater")
-    for each in config.eos:
-        if each < 0 or (vocabulary is not None and each >= vocabulary):
-            judged.refuse(("model", "eos_token_id"), f"end token {each} is no id of the vocabulary")
-    longest = search.get("max_length", 0)
-    if config.context_length is not None and longest > config.context_length:
-        why = f"max_length {longest} is above context_length {config.context_length}, so that no generator is made"
-        judged.refuse(("search", "max_length"), why)
-    for key, low, high in (("batch_size", 1, 32), ("num_beams", 1, 32), ("num_return_sequences", 1, 32)):
-        if not low <= search.get(key, 1) <= high:
-            judged.refuse(("search", key), f"{key} must lie between {low} and {high}")
-    if search.get("do_sample"):
-        top_k, top_p = search.get("top_k", 50), search.get("top_p", 0)
-        if top_k < 0 or (vocabulary is not None and top_k > vocabulary):
-            judged.refuse(("search", "top_k"), f"top_k {top_k} is not within the vocabulary when sampling")
-        if not 0 <= top_p <= 1:
-            judged.refuse(("search", "top_p"), f"top_p {top_p} is not between 0 and 1")
+# ---- sound -----------------------------------------------------------------------------------------------------------
 
 
 def _judge_speech(text: ConfigText, judged: _Judgement) -> None:
@@ -179,6 +158,8 @@ def _judge_sessions(text: ConfigText, judged: _Judgement) -> None:
     for key, value in options.items() if isinstance(options, dict) else ():
         if isinstance(value, dict):
             judged.refuse((*path, key), f"{key!r} is an object; session options are single values")
+        elif key == "graph_optimization_level" and value not in _LEVELS:
+            judged.refuse((*path, key), f"it knows no level {value!r}", f"one of {', '.join(_LEVELS)}")
     listed = options.get("provider_options") if isinstance(options, dict) else None
     names: list[str] = []
     for at, element in enumerate(listed if isinstance(listed, list) else []):
@@ -218,7 +199,7 @@ def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement)
             judged.repeat(each)
         return
     inputs: DocPath = ("model", "decoder", "inputs")
-    if kind in _table()["combined"] and not config.decoder.inputs["past_names"]:
+    if kind in reference_table()["combined"] and not config.decoder.inputs["past_names"]:
         why = "for this model.type keys and values are one tensor a layer: 'Model input was not found' (past_names)"
         judged.refuse((*inputs, "past_names"), why, "'decoder' as model.type takes separate ones")
     if any(op.op_type == "PagedAttention" for op in signature.cache_ops) or _packed(config, signature):
@@ -231,12 +212,25 @@ def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement)
             ):
                 judged.repeat(each)
         _judge_cache(config, signature, judged)
+        _judge_places(config, signature, kind, judged)
     _judge_templates(config, judged)
     logits = next((each for each in signature.outputs if each.name == config.decoder.outputs["logits"]), None)
     width = logits.shape[-1] if logits is not None and logits.shape else None
     if isinstance(width, int) and config.vocab_size is not None and width != config.vocab_size:
         why = f"vocab_size is {config.vocab_size}, but the graph gives {width} scores: an error at the first run"
         judged.refuse(("model", "vocab_size"), why)
+
+
+def _judge_places(config: GenaiConfig, signature: Signature, kind: str, judged: _Judgement) -> None:
+    """Positions have two axes but for types of its own, and the type of numbers that the mask has."""
+    ports = {each.name: each for each in signature.inputs}
+    places, mask = (ports.get(config.decoder.inputs[name]) for name in ("position_ids", "attention_mask"))
+    path: DocPath = ("model", "decoder", "inputs", "position_ids")
+    if places is not None and len(places.shape or ()) == 3 and kind not in reference_table()["three_axes"]:
+        why = f"it feeds positions of two axes for model.type {kind!r}, and the graph takes three: an error at a run"
+        judged.refuse(path, why, "a type with three is one of " + ", ".join(reference_table()["three_axes"]))
+    if places is not None and mask is not None and places.dtype != mask.dtype:
+        judged.refuse(path, f"positions are {places.dtype} and the mask is {mask.dtype}: it wants one type for both")
 
 
 def _judge_templates(config: GenaiConfig, judged: _Judgement) -> None:

@@ -203,6 +203,15 @@ def run_bound(session: Any, origin: str = "") -> Callable[[Bindings, None], None
     return cast(Callable[[Bindings, None], None], _seen(session, session._sess.run_with_iobinding, origin))
 
 
+def reads_bound(session: Any) -> bool:
+    """Whether a run reads a bound input where it lies, so that what is written there after it was bound counts.
+
+    Other providers than the CPU's copy an input to their device when it is bound, and read the copy from then on
+    (https://github.com/microsoft/onnxruntime/issues/11133, /issues/29782).
+    """
+    return list(session.get_providers()) == ["CPUExecutionProvider"]
+
+
 RUN_FAILURES: tuple[type[Exception], ...] = (
     *(each for each in vars(native or object).values() if isinstance(each, type) and issubclass(each, Exception)),
     RuntimeError,

@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         timed = arguments.profile is not None
         where = arguments.folder, arguments.provider, arguments.threads, arguments.verify
-        with load(*where, timed, arguments.prefill_chunk, arguments.policy) as model:
+        chosen = arguments.prefill_chunk, arguments.policy, arguments.length_switch
+        with load(*where, timed, *chosen) as model:
             if arguments.stats:
                 told = model.describe()
                 print(f"threads inside an operator: {told['threads']} ({told['threads_from']})", file=sys.stderr)

@@ -52,6 +52,9 @@ _COUNTS = {
 }
 """Option -> what it has an effect on; options that are not here belong to loading."""
 
+LENGTH_SWITCHES = ("keep", "recompute", "refuse")
+"""Those of length_switch.py, which imports more than a command line may before it runs."""
+
 
 def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line. Leaves with exit code 2 when it is none, or names an option that would have no effect."""
@@ -212,5 +215,7 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--prefill-chunk", type=int, metavar="N", help="tokens of a prompt that one run takes at most")
     parser.add_argument("--policy", choices=("host", "graph"), help="who draws sampled tokens (default: the cheaper)")
+    help = "where a graph takes other tables of positions behind a length: keep its caches, recompute them, or refuse"
+    parser.add_argument("--length-switch", choices=LENGTH_SWITCHES, default="keep", help=help)
     parser.add_argument("--threads", type=int, help="intra-op threads (default: the cores this process may use)")
     parser.add_argument("--verify", action="store_true", help="check large files by content too")

@@ -71,5 +71,5 @@ def _legacy(folder: str) -> float | None:
 
 
 def _text(file: str) -> str:
-    with open(file, encoding="ascii") as stream:  # noqa: PTH123  (this is on the way to the first session)
+    with open(file, encoding="utf-8", errors="surrogateescape") as stream:  # noqa: PTH123  (this is on the way to the first session)
         return stream.read()

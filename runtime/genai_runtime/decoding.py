@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from genai_runtime import binding
+from genai_runtime.length_switch import Rebuilding, watch_switch
 from genai_runtime.packing import Pages
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Request
@@ -68,6 +69,7 @@ class DecoderSpec:
     prompt_component: str = ""
     window: tuple[int, int] | None = None
     alone: bool = False
+    switch: int = 0
     shift: tuple[int, int, bool] | None = None
 
 
@@ -92,7 +94,8 @@ class Decoder:
         self.spec = spec
         self.session, self.timings = sessions.session(spec.component), sessions.timings
         self.prompt_session = sessions.session(spec.prompt_component) if spec.prompt_component else self.session
-        self._chunk, self.policy_graphs = sessions.prefill_chunk, sessions.policy_graphs
+        self._chunk, self._at_switch = sessions.prefill_chunk, sessions.length_switch
+        self.policy_graphs = sessions.policy_graphs
         self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
 
     def start(
@@ -112,7 +115,8 @@ class Decoder:
         where there is none) takes beside the tokens, with the prompt and with each step. own_prompt: the tokens are the
         request's prompt, whose rows' lengths it knows; else every row is as long as the array. positions: the prompt's,
         where they are not negative.
-        Raises RequestError `empty-prompt`, `ragged-rows`, `one-row`, `missing-input`, `wrong-shape`, `bad-value`.
+        Raises RequestError `empty-prompt`, `ragged-rows`, `one-row`, `missing-input`, `wrong-shape`, `bad-value`,
+        `length-switch`.
         """
         ids, lengths = to_array(tokens), request.prompt_lengths if own_prompt else None
         if not ids.size:
@@ -128,6 +132,8 @@ class Decoder:
         if positions is not None:
             decoding.take_positions(to_array(positions))
         decoding.in_chunks(self._chunk)
+        if self.spec.switch and self._at_switch != "keep":
+            watch_switch(decoding, self._at_switch, limit)
         return decoding
 
     def kind(self, request: Request, rows: int) -> "Kind":
@@ -164,6 +170,9 @@ class Decoding:
     """
 
     filled: int
+    switch: Rebuilding | None = None
+    """What runs the sequence again where the graph takes other tables; None: nothing does."""
+    takes_switches = False
     chunk: int = 0
     """Tokens that a run of the prompt takes at most; 0: all at once."""
     takes_chunks = False
@@ -287,8 +296,9 @@ class Decoding:
         Of one row only: behind a past, GroupQueryAttention takes several tokens of no more than one.
         """
         spec = self.spec
+        crosses = 0 < spec.switch < self.width  # its first chunks would be made with other tables than the whole
         size = spec.window[0] if spec.window is not None else size
-        own = (bool(spec.prompt_component) and spec.window is None) or spec.pages is not None
+        own = (bool(spec.prompt_component) and spec.window is None) or crosses or spec.pages is not None
         plain = not own and self.front is None and not self.media and self.places is None and not spec.one_token
         alone = self.rows == 1 and int(self.lengths[0]) == self.width and not any(slot.once for slot in spec.slots)
         if self.takes_chunks and plain and alone and 0 < size < self.width:

@@ -36,11 +36,15 @@ _MOST = float(np.finfo(np.float32).max)
 class Drawing:
     """What `draw` made. pictures: uint8 [height, width, channels] each. seed: makes them again; None where the package
     draws no noise, or the caller gave it. result: all outputs of the run.
+
+    Of several seeds: seeds and results have one entry a run, seed and result are those of the first.
     """
 
     pictures: list[npt.NDArray[np.uint8]]
     seed: int | None
     result: Result
+    seeds: tuple[int | None, ...] = ()
+    results: tuple[Result, ...] = ()
 
     def save(self, file: str | Path) -> list[Path]:
         """Write PNG files: the one named, or `name-1.png` and so on for several. Raises RequestError, OSError."""
@@ -97,8 +101,9 @@ class DrawingSide:
     ) -> Drawing:
         """Make pictures. prompt, negative_prompt: text, or token ids; what to show, and what not.
 
-        options: steps, guidance_scale, seed (None: a fresh one), width, height, strength, as far as the package has
-        inputs for them; what is left out is the package's default. inputs: values of further workflow inputs, such as
+        options: steps, guidance_scale, seed (None: a fresh one; a list makes a picture of each, one run after the
+        other, as alone), width, height, strength, as far as the package has inputs for them; what is left out is the
+        package's default. inputs: values of further workflow inputs, such as
         `noise` [rows, channels, height, width] in the place of what a seed draws. output: which, where several are
         pictures. Raises RequestError (no-picture-output, unknown-option, unsupported-option, bad-prompt, empty-prompt,
         prompt-length, no-prompt-input, bad-steps, bad-picture-size, ...), those of `run`; ExecutionError naming the
@@ -106,6 +111,31 @@ class DrawingSide:
         """
         name = self._picture_output(output)
         given = as_tensors(inputs or {}, self._manifest.data["inputs"])
+        seeds = _seeds(options.get("seed"))
+        if len(seeds) > 1 and "noise" in given:
+            what = "noise is given, and several seeds: pictures would all be of that noise"
+            raise RequestError("unsupported-option", what, help="leave one of the two out")
+        for seed in seeds:  # all of them are looked at before minutes of work
+            self._roles({**options, "seed": seed})
+        told = _Told(on_step, len(seeds))
+        made = [
+            self._drawn(name, prompt, negative_prompt, given, {**options, "seed": seed}, told.of(at))
+            for at, seed in enumerate(seeds)
+        ]
+        pictures = [picture for each in made for picture in each.pictures]
+        seeded, results = tuple(each.seed for each in made), tuple(each.result for each in made)
+        return Drawing(pictures, seeded[0], results[0], seeded, results)
+
+    def _drawn(
+        self,
+        name: str,
+        prompt: str | Sequence[int] | None,
+        negative_prompt: str | Sequence[int],
+        given: Mapping[str, Array],
+        options: Mapping[str, Any],
+        on_step: Progress | None,
+    ) -> Drawing:
+        """One run, of one seed."""
         roles = self._roles(options)
         if input_of(self._manifest.data, "seed") is not None and "noise" not in given and "seed" not in roles:
             import secrets
@@ -234,3 +264,32 @@ class DrawingSide:
         from genai_runtime.adapters.diffusion.schedule import taken_steps
 
         return taken_steps(int(steps), float(strength))
+
+
+def _seeds(seed: Any) -> list[Any]:
+    """The seeds of each run, [None] where nobody asks for one. Raises RequestError `bad-value`."""
+    if not isinstance(seed, list | tuple):
+        return [seed]
+    seeds: list[Any] = list(seed)
+    if not seeds:
+        raise RequestError("bad-value", "'seed' is a list without a seed", help="give at least one, or None")
+    return seeds
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Steps of several runs as one count."""
+
+    on_step: Progress | None
+    runs: int
+
+    def of(self, run: int) -> Progress | None:
+        """What the run with this number tells of its steps."""
+        tell = self.on_step
+        if tell is None or self.runs == 1:
+            return tell
+
+        def behind(done: int, total: int | None) -> None:
+            tell(done if total is None else run * total + done, None if total is None else self.runs * total)
+
+        return behind

@@ -17,7 +17,7 @@ class GrowingDecoding(Decoding):
     State of one size starts as zeros, and what a run gives is what the next one takes; or what the first run gives is.
     """
 
-    takes_chunks = True
+    takes_chunks = takes_switches = True
 
     def prompt(self) -> None:
         spec = self.spec
@@ -55,6 +55,9 @@ class GrowingDecoding(Decoding):
         self._take()
 
     def advance(self) -> None:
+        if self.switch is not None and self.switch.due(self.tokens, self.filled):
+            self.switch.again(self)
+            return
         if self.spec.mask is not None:
             self._feed_mask(self.spec.mask)
         self.filled += 1

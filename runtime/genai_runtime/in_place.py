@@ -16,7 +16,7 @@ NEVER = 1 << 62
 class InPlaceDecoding(Decoding):
     """A request whose attention operators take the valid length from the mask and write at it (GroupQueryAttention)."""
 
-    takes_chunks = True
+    takes_chunks = takes_switches = True
 
     def prompt(self) -> None:
         self.state = shared_state(self.spec.slots, self.rows, self.room.first)
@@ -92,6 +92,9 @@ class InPlaceDecoding(Decoding):
             self._bound.bind_ortvalue_input(spec.port, view(self._mask))
 
     def advance(self) -> None:
+        if self.switch is not None and self.switch.due(self.tokens, self.filled):
+            self.switch.again(self)
+            return
         if self.filled >= self._full:
             self._larger()
         spec, lengths, most = self.spec, self.lengths, self.room.most

@@ -19,7 +19,11 @@ Literal = bool | int | float | tuple[bool | int | float, ...] | None
 
 @dataclass(frozen=True)
 class Input:
-    """A declared input. dims: extents, symbols, or None for an axis that is never checked."""
+    """A declared input. dims: extents, symbols, or None for an axis that is never checked.
+
+    limits: (axis, least, most) of extents that the package's graphs bound by tables of their own; patches: (pixels of
+    an edge, how many a picture [pictures, channels, height, width] has), likewise.
+    """
 
     name: str
     dtype: str
@@ -32,8 +36,12 @@ class Input:
     required: bool = True
     default: Literal = None
     present_as: str = ""
+    limits: tuple[tuple[int, int, int], ...] = ()
+    patches: tuple[int, int] | None = None
 
 
+_PROMPTS = {"prompt_tokens": "prompt", "negative_prompt_tokens": "negative prompt"}
+"""Role -> what its tokens are to a caller."""
 ABSENT = cast(Value, None)
 """Stands for an absent optional input."""
 
@@ -159,7 +167,32 @@ def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
         what = f"input '{spec.name}' has rank {array.ndim}, the package wants {len(spec.dims)}"
         raise RequestError("wrong-rank", what, help=f"give {_form(spec)}")
     unify(f"input '{spec.name}'", array.shape, spec.dims, symbols, spec.row_axis, spec.row_factor)
+    for axis, least, most in spec.limits:
+        if not least <= array.shape[axis] <= most:
+            raise _beyond(spec, axis, array.shape[axis], least, most)
+    if spec.patches is not None:
+        _hold_patches(spec, array.shape[-2:], *spec.patches)
     return array
+
+
+def _hold_patches(spec: Input, size: tuple[int, ...], patch: int, count: int) -> None:
+    """Raises RequestError `wrong-shape` for pictures that a table of a graph has not as many rows for."""
+    height, width = size
+    found = (height // patch) * (width // patch)
+    if found != count:
+        what = f"input '{spec.application or spec.name}' is {height} x {width} pixels, which are {found} patches"
+        help = f"give pictures of {count} patches, which the package's table of positions is for"
+        raise RequestError("wrong-shape", f"{what} of {patch} x {patch}; the package takes {count}", help=help)
+
+
+def _beyond(spec: Input, axis: int, extent: int, least: int, most: int) -> RequestError:
+    """An extent that a table of a graph has no rows for."""
+    takes = f"{least}" if least == most else f"{least} to {most}" if least else f"{most} at most"
+    if spec.role in _PROMPTS:
+        what = f"the {_PROMPTS[spec.role]} has {extent} tokens, and the package takes {takes}"
+        return RequestError("prompt-length", f"{what}: its table of positions has no more rows", help="shorten it")
+    what = f"input '{spec.application or spec.name}' has extent {extent} on axis {axis}, and the package takes {takes}"
+    return RequestError("wrong-shape", f"{what}: its table of positions has no more rows", help=f"give {_form(spec)}")
 
 
 def _form(spec: Input) -> str:

@@ -14,7 +14,7 @@ from genai_runtime.values import NUMPY
 if TYPE_CHECKING:
     from genai_runtime.lora.spec import LoraSpec
 
-FORMAT = 2
+FORMAT = 3
 MAX_BYTES = 64 << 20
 SMALL_FILE = 4 << 20
 """Up to this size a file is checked by content at every load; larger ones by size and time stamp, fully with verify."""

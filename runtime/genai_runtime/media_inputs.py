@@ -191,28 +191,37 @@ class MediaInputs:
     ) -> list[int] | None:
         """The ids of a prompt with the entries of its files, None where the package says nothing of any."""
         found: list[tuple[Places, tuple[Span, ...]]] = []
+        counted: tuple[str, tuple[Span, ...]] | None = None
         for each in self._all.values():
             files = split_files(tensors[each.name].tobytes()) if each.name in tensors else []
             spans = each.spans(files) if each.placed else None
             if spans is not None and each.numbered:
-                return numbered_ids(prompt, str(each.facts["prompt"].get("opens", "")), spans, tokenizer, specials)
-            if spans is not None:
+                counted = str(each.facts["prompt"].get("opens", "")), spans
+            elif spans is not None:
                 found.append((each.places, spans))
-        if not found:
+        if not found and counted is None:
             return None
-        if isinstance(prompt, str):
-            assert tokenizer is not None
-            for places, spans in found:
+        for places, spans in found:
+            if isinstance(prompt, str):
+                assert tokenizer is not None
                 prompt = places.filled(prompt, spans, tokenizer)
-            ids = tokenizer.encode(prompt, add_special_tokens=specials)
+            else:
+                prompt = places.ids(prompt, spans, tokenizer)
+        if counted is not None:
+            ids = numbered_ids(prompt, *counted, tokenizer, specials)
         else:
-            ids = prompt
-            for places, spans in found:
-                ids = places.ids(ids, spans, tokenizer)
+            ids = _encoded(prompt, tokenizer, specials)
         for places, spans in found:
             if spans:
                 places.hold(ids, spans)
         return ids
+
+
+def _encoded(prompt: str | list[int], tokenizer: Tokenizer | None, specials: bool) -> list[int]:
+    if not isinstance(prompt, str):
+        return prompt
+    assert tokenizer is not None
+    return tokenizer.encode(prompt, add_special_tokens=specials)
 
 
 def _several(count: int) -> RequestError:

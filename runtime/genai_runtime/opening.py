@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from genai_runtime import abi, binding
 from genai_runtime.cores import allowed_cores
 from genai_runtime.kernels import check_kernels
+from genai_runtime.length_switch import hold_choice
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
 from genai_runtime.placement import placed
 from genai_runtime.policy_graphs import policy_graphs
@@ -38,6 +39,7 @@ def load(
     timings: bool = False,
     prefill_chunk: int | None = None,
     policy: str | None = None,
+    length_switch: str = "keep",
 ) -> "Model":
     """Load a compiled folder.
 
@@ -46,15 +48,17 @@ def load(
     default: the cores this process really has (cores.py). verify: check large files by content too. timings: note where
     time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this
     runtime drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the
-    folder's choice. The folder's executor.py is code and is executed: load only what you trust as you would trust a
-    Python package.
+    folder's choice. length_switch: where a graph takes other tables of positions behind a length, `keep` what the
+    caches hold, `recompute` it there, or `refuse` requests that would cross it. The folder's executor.py is code and is
+    executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
-    no-policy-graphs, unreadable-file, bad-path.
+    no-policy-graphs, bad-length-switch, unreadable-file, bad-path.
     """
     binding.require()
     if prefill_chunk is not None and prefill_chunk < 1:
         raise LoadError("bad-chunk", f"prefill_chunk must be at least 1, got {prefill_chunk}")
+    hold_choice(length_switch)
     manifest = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
@@ -70,8 +74,8 @@ def load(
             logging.getLogger("genai_runtime").warning("%s", each)
     noted = _timings() if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
-    lora, tables, chunk = _lora(manifest), _tables(manifest), prefill_chunk or 0
-    sessions = Sessions(_graphs(manifest), common, own, lora, tables, noted, chunk, drawn)
+    driven = noted, prefill_chunk or 0, drawn, length_switch
+    sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
     executor = _executor(manifest, sessions)
     from genai_runtime.model import Model
 

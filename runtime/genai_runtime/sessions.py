@@ -72,15 +72,17 @@ class Sessions:
         timings: "Timings | None" = None,
         prefill_chunk: int = 0,
         policy_graphs: "PolicyGraphs | None" = None,
+        length_switch: str = "keep",
     ) -> None:
         """own: settings that hints gave single components; one that can't be opened with them gets the common ones.
 
         timings: notes every run. prefill_chunk: tokens that one run of a decoder's prompt takes at most, 0: all.
-        policy_graphs: what may draw tokens in the host's place.
+        policy_graphs: what may draw tokens in the host's place. length_switch: what a request does where the graph
+        takes other tables behind a length (length_switch.py).
         """
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
         self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
-        self.policy_graphs = policy_graphs
+        self.policy_graphs, self.length_switch = policy_graphs, length_switch
         self._open: dict[str, Any] = {}
 
     def session(self, component: str) -> Any:

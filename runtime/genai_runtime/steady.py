@@ -1,8 +1,8 @@
 """Runs in a loop whose results have the same extents each time: two sets of result tensors, bound once, take turns.
 
 What an iteration gave is read until the end of the next one (compiler, pass keep_results), so the one after that may
-write over it. A result, once made, is the same Python object every other time; inputs are bound anew only where they
-are other objects than two runs before.
+write over it. A result, once made, is the same Python object every other time; on the CPU, inputs are bound anew only
+where they are other objects than two runs before.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,14 @@ from genai_runtime.values import Value
 
 
 class Bank:
-    """One io-binding and what is bound to it. given: the inputs by place; made: the results, None before a run."""
+    """One io-binding and what is bound to it.
+
+    given: the inputs by place, None for what has to be bound before every run; made: the results, None before a run.
+    """
 
     def __init__(self, session: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self.bound = binding.new_bindings(session)
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs, self._stays = inputs, outputs, binding.reads_bound(session)
         self.given: tuple[Value, ...] = (None,) * len(inputs)  # type: ignore[assignment]
         self.made: Sequence[Value] | None = None
         for port in outputs:
@@ -29,7 +32,8 @@ class Bank:
         for port, value, known in zip(self._inputs, values, self.given, strict=True):
             if value is not known:
                 self.bound.bind_ortvalue_input(port, value)
-        self.given = values
+        if self._stays:  # else a result that is written over would be read as it was when it was bound
+            self.given = values
 
     def keep(self) -> Sequence[Value]:
         """After the first run: its results, which later runs write over."""

@@ -21,6 +21,8 @@ class WindowedDecoding(InPlaceDecoding):
 
     takes_chunks = False
 
+    takes_switches = False
+
     def prompt(self) -> None:
         spec = self.spec
         size, pad = spec.window or (self.width, 0)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from genai_compiler.costs import Costs
+from genai_compiler.costs import WAYS, Costs
 
 MACHINE = {"processor": "made up", "system": "none", "python": "0", "numpy": "0", "onnxruntime": "0"}
 
@@ -23,7 +23,7 @@ def data(**parts: Any) -> dict[str, Any]:
         "node": 1000,
         "host": {"call": 20, "input": 2, "output": 0.5, "operator": 7},
         "searches": {"ArgMax": both(4, 1), "ArgMin": both(8, 2)},
-        "policies": {"greedy": both(4, 1), "top_k+top_p": both(1, 2), "top_p": both(3, 3)},
+        "draws": {way: both(1, 2) for way in WAYS},
     }
     return {**table, **parts}
 

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from genai_compiler.cli import main
-from genai_compiler.costs import calibrate, measure
+from genai_compiler.costs import WAYS, calibrate, measure
 from genai_compiler.costs.files import read_costs
 from genai_compiler.costs.table import Costs
+from genai_compiler.costs.timed_draws import ASKED, draw, graphs_in, scores
 from genai_compiler.costs.timed_graphs import LONG, PORTS, SHORT
+from genai_runtime.policy_graphs import way_of
+from genai_runtime.sample import SamplingOptions
 
 from tests.conftest import FIXTURES
 from tests.costs.tables import table
@@ -36,10 +39,9 @@ def times() -> dict[str, float]:
         for name in ("ArgMax", "ArgMin"):
             found[f"{name} {extent}"] = CALL + IN + OUT + extent
             found[f"host {name} {extent}"] = HOST + TAKEN + GIVEN + extent / 8
-        for name in ("top_k+top_p", "top_p"):
-            found[f"{name} {extent}"] = CALL + 2 * IN + OUT + 3 * extent
-        for name in ("greedy", "top_k+top_p", "top_p"):
-            found[f"host {name} {extent}"] = 2.0 * extent
+        for at, way in enumerate(WAYS, start=1):
+            found[f"{way} {extent}"] = 3.0 * at * extent
+            found[f"host {way} {extent}"] = 2.0 * at * extent
     return found
 
 
@@ -49,11 +51,9 @@ def test_the_table_is_what_the_times_were_made_of() -> None:
     assert (made.host.call, made.host.input, made.host.output, made.host.operator) == (HOST, TAKEN, GIVEN, ADDED)
     assert made.searches.ArgMax.graph == made.searches.ArgMin.graph == ((64, 64.0), (512, 512.0))
     assert made.searches.ArgMax.host == ((64, 8.0), (512, 64.0))
-    assert made.policies["greedy"].graph == made.searches.ArgMax.graph
-    assert made.policies["top_p"].graph == ((64, 192.0), (512, 1540.0))  # three digits
-    assert {name: each.host for name, each in made.policies.items()} == dict.fromkeys(
-        ("greedy", "top_k+top_p", "top_p"), ((64, 128.0), (512, 1020.0))
-    )
+    assert list(made.draws) == list(WAYS)
+    assert made.draws["top_k"].graph == ((64, 192.0), (512, 1540.0))  # three digits
+    assert made.draws["top_p"].host == ((64, 384.0), (512, 3070.0))
 
 
 def test_noise_makes_no_number_negative() -> None:
@@ -66,7 +66,16 @@ def test_measuring_tells_how_far_it_is_and_gives_a_table_that_is_read_back(tmp_p
     made = measure.measured(lambda done, whole: told.append((done, whole)), rounds=2, extents=(64, 256))
     assert told == [(0, 2), (1, 2), (2, 2)]
     assert [extent for extent, _ in made.searches.ArgMax.graph] == [64, 256]
+    assert all(cost > 0 for each in made.draws.values() for _, cost in (*each.graph, *each.host))
     assert Costs.model_validate_json(made.model_dump_json()) == made
+
+
+def test_every_timed_draw_is_of_its_way_and_both_sides_draw_the_same(tmp_path: Path) -> None:
+    graphs, row = graphs_in(tmp_path), scores(256)
+    for way in WAYS:
+        assert way_of(SamplingOptions(**ASKED[way])) == way  # type: ignore[arg-type]
+        host, graph = draw(way, row, None), draw(way, row, graphs)
+        assert [graph() for _ in range(8)] == [host() for _ in range(8)]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from genai_compiler.costs import cheapest, shipped_costs
+from genai_compiler.costs import WAYS, shipped_costs
 from genai_compiler.costs.files import VARIABLE, chosen_costs, costs_text, read_costs, user_costs_file, write_costs
-from genai_compiler.costs.table import KINDS, SHIPPED, at
+from genai_compiler.costs.table import SHIPPED, at
 from genai_compiler.problem import CompileError
 
 from tests.costs.tables import both, data, table
@@ -25,32 +25,19 @@ def test_a_curve_is_level_then_straight_then_in_proportion(extent: int, cost: fl
     assert at(CURVE, extent) == pytest.approx(cost)
 
 
-def test_the_cheaper_place_of_a_policy() -> None:
-    costs = table()
-    chosen = costs.cheapest("greedy", 500)
-    assert (chosen.place, chosen.graph, chosen.host) == ("host", 2000.0, 500.0)
-    assert costs.cheapest("top_k+top_p", 500).place == "graph"
-    assert costs.cheapest("top_p", 500).place == "graph"  # as much: what needs nothing of the host
-    assert "2000.0 us, on the host 500.0 us" in chosen.reason
-
-
-def test_a_session_call_of_its_own_counts() -> None:
-    costs = table(session={"call": 600, "input": 0, "output": 0})
-    assert costs.cheapest("top_k+top_p", 500).place == "graph"
-    assert costs.cheapest("top_k+top_p", 500, calls=1).place == "host"  # 500 + 600 against 1000
-
-
-def test_an_unknown_vocabulary_stays_in_the_graph_and_says_so() -> None:
-    assert cheapest("greedy", None).place == "graph"
-    assert "unknown" in cheapest("greedy", None).reason
+def test_a_draw_by_way_side_and_vocabulary() -> None:
+    costs = table(draws={way: both(at, 2 * at) for at, way in enumerate(WAYS, start=1)})
+    assert [costs.draw(way, "graph", 500) for way in WAYS] == [500, 1000, 1500, 2000, 2500]
+    assert costs.draw("top_p", "host", 10) == 60
     with pytest.raises(KeyError):
-        cheapest("by lot", 100)
+        costs.draw("by lot", "host", 100)
 
 
 def test_the_shipped_table_is_what_its_file_holds_and_has_what_is_asked_of_it() -> None:
     costs = shipped_costs()
     assert SHIPPED.read_text("utf-8") == costs_text(costs)
-    assert set(KINDS) <= set(costs.policies)
+    assert set(costs.draws) == set(WAYS)
+    assert all(cost > 0 for each in costs.draws.values() for _, cost in (*each.graph, *each.host))
     assert costs.measured in SHIPPED.read_text("utf-8")
     schema = json.loads((ROOT / "schema" / "costs.schema.json").read_text("utf-8"))
     jsonschema.validate(json.loads(SHIPPED.read_text("utf-8")), schema)
@@ -135,7 +122,8 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
                        "searches.ArgMin.graph"),
     "extents that fall": ({"searches": {"ArgMax": {"graph": [[2, 1], [1, 1]], "host": [[1, 1]]}, "ArgMin": both(1, 1)}},
                           "searches.ArgMax.graph"),
-    "a policy that is missing": ({"policies": {"greedy": both(1, 1)}}, "policies"),
+    "a way that is missing": ({"draws": {"top_k": both(1, 1)}}, "draws"),
+    "a way that is none": ({"draws": {way: both(1, 1) for way in (*WAYS, "by lot")}}, "draws"),
 }  # fmt: skip
 
 

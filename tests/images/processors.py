@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import genai_runtime
 import numpy as np
 from genai_compiler.emit.programs import program_literal
 from genai_compiler.plan.image_processor import processor_program
@@ -13,6 +12,7 @@ from genai_compiler.read.image_processor import read_image_processor
 from genai_runtime.adapters.files import join_files
 from genai_runtime.adapters.image import program as classes
 from genai_runtime.adapters.image.preprocess import image_preprocess
+from genai_runtime.pictures import png_bytes
 
 Array = np.ndarray[Any, Any]
 DECODE = {"type": "DecodeImage", "name": "decode", "attrs": {"color_space": "RGB"}}
@@ -30,7 +30,7 @@ def processor_file(folder: Path, *operations: dict[str, Any]) -> Path:
 def picture(height: int, width: int) -> tuple[Array, bytes]:
     """Random levels, and the PNG file of them."""
     levels = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
-    return levels, genai_runtime.pictures.png_bytes(levels)
+    return levels, png_bytes(levels)
 
 
 def made(file: Path, files: list[bytes], *outputs: str) -> dict[str, Array]:
@@ -46,4 +46,4 @@ def opened(levels: Array) -> Any:
     """The picture as Pillow has it."""
     from PIL import Image
 
-    return Image.open(io.BytesIO(genai_runtime.pictures.png_bytes(levels)))
+    return Image.open(io.BytesIO(png_bytes(levels)))

@@ -11,6 +11,7 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_runtime.adapters.image.counting import entries_of
+from genai_runtime.pictures import png_bytes
 
 from tests.images.processors import DECODE, RESCALE, made, processor_file
 
@@ -58,7 +59,7 @@ VALUES = {"stretch": 0.2, "smart": 0.2, "crop": 0.2, "budget": 0.2, "fields": -0
 @pytest.mark.parametrize("at", range(len(SIZES)))
 def test_every_size_has_one_answer(tmp_path: Path, name: str, at: int) -> None:
     file = processor_file(tmp_path, DECODE, *PROGRAMS[name])
-    data = genai_runtime.pictures.png_bytes(np.full((*SIZES[at], 3), LEVEL, np.uint8))
+    data = png_bytes(np.full((*SIZES[at], 3), LEVEL, np.uint8))
     wanted = SHAPES[name][at]
     if isinstance(wanted, str):
         with pytest.raises(genai_runtime.RequestError) as refused:

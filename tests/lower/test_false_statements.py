@@ -25,6 +25,7 @@ from tests.data import needs_data
 from tests.lower.hybrids import move_logits, recomputed
 from tests.lower.packages import Layer, Recipe, decoder, outside, write_package
 from tests.real_packages import PACKAGES
+from tests.traps.loop import plain_tokens
 from tools.fixtures.network import CONTEXT, VOCABULARY, concat_decoder, gqa_decoder
 
 
@@ -181,6 +182,29 @@ def test_25_positions_that_are_there_and_not_named_are_fed(tmp_path: Path) -> No
     model = decoder(Recipe(extra_inputs={"position_ids": (TensorProto.INT64, ["batch", "sequence"])}))
     model.graph.node.append(helper.make_node("Shape", ["position_ids"], ["places"]))
     assert check_package(write_package(tmp_path, model, {})) == check_package(package(tmp_path / "p", {}))
+
+
+@pytest.mark.parametrize("stated", [{}, {"input_ids": "input_ids"}])
+def test_25_positions_that_are_fed_count(stated: dict[str, str], tmp_path: Path) -> None:
+    """Each token gets an entry of a table by its position: equal to a plain loop that counts them."""
+    model = decoder(Recipe(op="attention", extra_inputs={"position_ids": (TensorProto.INT64, ["batch", "sequence"])}))
+    table = np.random.default_rng(8).normal(size=(64, 8)).astype(np.float32) * 2
+    model.graph.initializer.append(numpy_helper.from_array(table, "places"))
+    nodes = list(model.graph.node)
+    at = next(at for at, each in enumerate(nodes) if "embedding" in each.input)
+    nodes[at].output[0] = "words"
+    placed = helper.make_node("Gather", ["places", "position_ids"], ["placed"])
+    nodes[at + 1 : at + 1] = [placed, helper.make_node("Add", ["words", "placed"], ["x.0"])]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    write_package(tmp_path / "p", model, {"model": {"decoder": {"inputs": stated}}})
+    compile_package(tmp_path / "p", out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        for prompt in ([5], [3, 9, 11, 4]):
+            wanted = plain_tokens(tmp_path / "p" / "model.onnx", prompt, 12)
+            made = loaded.generate(prompt, max_new_tokens=12, temperature=0, stop_on_eos=False).tokens
+            assert made == wanted
+    assert len(set(wanted)) > 2
 
 
 def test_names_of_state_that_the_graph_has_not(tmp_path: Path) -> None:

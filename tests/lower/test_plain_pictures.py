@@ -12,7 +12,7 @@ import genai_runtime
 import numpy as np
 import onnxruntime
 import pytest
-from genai_compiler import compile_package
+from genai_compiler import CompileError, compile_package
 from genai_compiler.problem import Severity
 from genai_runtime.cli import main
 
@@ -167,16 +167,19 @@ def test_pictures_of_several_sizes_are_refused_where_the_graph_takes_any(tmp_pat
         ({**VIT, "resample": 5}, "bad-processor", "resample is 5"),
     ],
 )
-def test_a_file_that_nobody_names_and_does_not_fit_is_a_warning(
+def test_a_file_that_does_not_fit_is_an_error_and_without_it_tensors_go_in(
     tmp_path: Path, processor: Any, code: str, words: str
 ) -> None:
-    """Tensors go in all the same."""
     package = folder(tmp_path, classifier(), processor)
-    told = compile_package(package, out=tmp_path / "out").problems
-    (found,) = [each for each in told if each.code == code]
+    with pytest.raises(CompileError) as caught:
+        compile_package(package, out=tmp_path / "out")
+    (found,) = caught.value.problems
+    assert found.code == code
     assert words in found.what
     assert found.where.file == "preprocessor_config.json"
-    assert found.severity is Severity.WARNING
+    assert "take the file away" in found.help
+    (package / "preprocessor_config.json").unlink()
+    compile_package(package, out=tmp_path / "out")
     pixels = np.ones((1, 3, 8, 8), np.float32)
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         assert model.describe()["media"] == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import genai_runtime
@@ -12,7 +13,7 @@ from genai_compiler import Compiled, Options, compile_package
 from genai_compiler.plan.ir import Invoke
 from genai_compiler.plan.uses import walk
 from genai_runtime.steady import WORTH_BINDING, Steady
-from genai_runtime.values import to_array, to_value
+from genai_runtime.values import to_array, to_value, view
 from onnx import TensorProto, helper
 
 from tests.reference.interpreter import interpret
@@ -189,3 +190,44 @@ def test_other_extents_are_run_by_the_runner(extents: list[int]) -> None:
     for at, extent in enumerate(extents):
         array = np.arange(at, at + extent, dtype=np.float32)
         assert to_array(run(to_value(array))[0]).tolist() == (2 * array).tolist()
+
+
+class _Elsewhere:
+    """A session as of a provider with a device of its own: what is bound is copied then, and the copy is read."""
+
+    def __init__(self, session: Any) -> None:
+        self._session, self._sess = session, session._sess
+
+    def get_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def io_binding(self) -> Any:
+        bound = self._session.io_binding()
+        return SimpleNamespace(_iobinding=_Copying(bound._iobinding))
+
+
+class _Copying:
+    def __init__(self, bound: Any) -> None:
+        self.bound, self.kept = bound, dict[str, Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bound, name)
+
+    def bind_ortvalue_input(self, port: str, value: Any) -> None:
+        self.kept[port] = to_value(to_array(value).copy())
+        self.bound.bind_ortvalue_input(port, self.kept[port])
+
+
+def test_a_device_that_copies_what_is_bound_reads_every_input_anew() -> None:
+    """The input is one object that is written over, as the result of another steady run is."""
+    session = _Elsewhere(doubling())
+    session._sess = SimpleNamespace(
+        run_with_iobinding=lambda bound, options: session._session._sess.run_with_iobinding(bound.bound, options)
+    )
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session._session, value))
+    array = np.zeros(2, np.float32)
+    value, made = view(array), list[list[float]]()
+    for at in range(WORTH_BINDING + 6):
+        array[:] = at
+        made.append(to_array(run(value)[0]).tolist())
+    assert made == [[2.0 * at] * 2 for at in range(WORTH_BINDING + 6)]

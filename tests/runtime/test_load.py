@@ -84,6 +84,21 @@ def test_a_manifest_of_another_format_or_abi(pair: Path) -> None:
         refused(pair / "compiled", "abi-mismatch")
 
 
+def test_a_folder_of_before_the_policy_graphs_is_to_be_compiled_again(pair: Path) -> None:
+    """Format 2 had neither `policy_graphs` nor `lengths_vary`: not a damage, whatever ABI it names."""
+
+    def older(data: dict[str, Any]) -> None:
+        data["format"] = 2
+        del data["policy_graphs"]
+        for each in data["graphs"].values():
+            del each["lengths_vary"]
+
+    edit(pair / "compiled", older)
+    error = refused(pair / "compiled", "abi-mismatch")
+    assert "format 2" in error.what
+    assert "compile the package again" in error.help
+
+
 def spots(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The path of every value of a JSON document."""
     if path:

@@ -1,5 +1,6 @@
 """How packages run (genai-config, traps 55 to 86): what the reference does wrong or refuses, as met here."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from tests.lower.hybrids import State, hybrid, move_logits, recomputed, with_thr
 from tests.lower.packages import VOCABULARY, Recipe, decoder
 from tests.lower.test_front_model import MARK, by_hand, images, ran
 from tests.lower.test_windows import WINDOW, whole, windowed
+from tests.reference.plain_loop import greedy
 from tests.traps.loop import plain_tokens
 from tests.traps.packages import FREE, PROMPTS, gives_plain_tokens, loaded, package, problems, told
 from tests.traps.test_config_syntax import with_images
 from tests.traps.test_config_values import chances
 from tests.traps.toy import toy
+from tools.fixtures.network import gqa_decoder
+from tools.fixtures.stages import tiny_stages_v1
 
 # ---- 56: penalties ---------------------------------------------------------------------------------------------------
 
@@ -84,6 +88,28 @@ def test_60_66_every_request_has_media_of_its_own_or_none(tmp_path: Path) -> Non
     assert by_hand(folder, prompt, first, 6) != by_hand(folder, prompt, second, 6)
 
 
+# ---- 63: windows of a prompt -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pad", [0, 5, 63])
+def test_63_what_fills_a_window_changes_no_token(tmp_path: Path, pad: int) -> None:
+    """Windows of four; one token, one less than a window, one more than two: equal to the graph that is not cut.
+
+    The padding is a token of the prompts too, at their ends, where the reference would count it away.
+    """
+    (tmp_path / "p").mkdir()
+    tiny_stages_v1(tmp_path / "p")
+    file = tmp_path / "p" / "genai_config.json"
+    config = json.loads(file.read_text())
+    config["model"]["pad_token_id"] = pad
+    file.write_text(json.dumps(config))
+    gqa_decoder().save(tmp_path / "whole.onnx")
+    model = loaded(tmp_path / "p")
+    for prompt in ([9], [pad], [1, 9, pad], [14, 3, 7, 20, 5, 6, 11, 30, pad], [pad, pad, 4, pad, pad]):
+        wanted = greedy(tmp_path / "whole.onnx", prompt, 8)
+        assert model.generate(prompt, max_new_tokens=8, **FREE).tokens == wanted
+
+
 # ---- 64, 83: windows -------------------------------------------------------------------------------------------------
 
 
@@ -96,7 +122,7 @@ def test_60_66_every_request_has_media_of_its_own_or_none(tmp_path: Path) -> Non
     ],
 )
 def test_64_three_meanings_of_one_section(tmp_path: Path, window: dict[str, Any], found: tuple[str, str]) -> None:
-    """A window of attention is the graph's to have; chunks of the prompt and a shifted cache are named and refused."""
+    """A window of attention is the graph's to have; one graph cuts no prompt, and a shifted cache is refused."""
     folder = package(tmp_path, {"model": {"decoder": {"sliding_window": {"window_size": 4, **window}}}})
     assert told(folder) == [(*found, "model.decoder.sliding_window")]
 

@@ -34,7 +34,7 @@ def with_groups(root: Path, groups: str, files: dict[str, str]) -> str:
     """A root folder whose proc and sys say this."""
     for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{each}": files[each] for each in files}}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, "ascii")
+        (root / name).write_text(text, "utf-8")
     return f"{root}/"
 
 
@@ -51,6 +51,7 @@ def with_groups(root: Path, groups: str, files: dict[str, str]) -> str:
         ("3:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, 64),
         ("0::/\n", {"cpu.max": "0 0\n"}, 64),
         ("4:memory:/x\n", {"cpu.max": "max 100000\n"}, 64),
+        ("0::/größe\n", {"größe/cpu.max": "200000 100000\n"}, 2),
     ],
 )
 def test_s2_a_quota_of_time_counts_as_cores(

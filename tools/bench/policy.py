@@ -1,14 +1,14 @@
 """`python -m tools.bench.policy`: what a draw costs on the host and by a graph, by way of drawing and vocabulary.
 
-    python -m tools.bench.policy [--write] [--model COMPILED [--way WAY]] [--rounds N]
+    python -m tools.bench.policy [--model COMPILED [--way WAY]] [--rounds N]
 
 Every figure is of one thread. Both sides take turns, each twice a round, so that the two halves of a side are an A/A
-pair. A figure is the tenth percentile over rounds: on a shared machine a median tells of the neighbours. `--write` puts
-the figures where the compiler reads them; `--model` also generates with a compiled package, loaded for each side.
+pair. A figure is the tenth percentile over rounds: on a shared machine a median tells of the neighbours. `--model`
+generates with a compiled package instead, loaded for each side. The table that the compiler goes by is measured by
+`genai-compile --calibrate`, with the same draws.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,60 +16,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from genai_compiler.emit.policy_graphs import KINDS, policy_graph
-from genai_compiler.passes import policy_costs
-from genai_runtime.policy_graphs import PolicyGraphs
-from genai_runtime.sample import SamplingOptions, make_selector
+from genai_compiler.costs.timed_draws import ASKED, draw, graphs_in, scores
 
 from tools.bench.policy_steps import step_pairs
 from tools.bench.ratios import deviation, paired
 
 VOCABULARIES = (512, 4096, 32000, 49152, 151936)
-ASKED: Mapping[str, Mapping[str, float]] = {
-    "top_k": {"top_k": 50},
-    "top_k+top_p": {"top_k": 50, "top_p": 0.9, "temperature": 0.8},
-    "top_p": {"top_p": 0.9, "temperature": 0.8},
-    "min_p": {"min_p": 0.05},
-    "temperature": {"temperature": 0.8},
-}
-"""Options that stand for a way of drawing."""
-DECAY = 1.9
-"""Scores fall by so much for each factor e of rank, as SmolLM2's do from the third place to the thousandth."""
 CALLS, TENTH = 20, 10
 SIDES = ("host", "graph", "host again", "graph again")
 Draw = Callable[[], Any]
-
-
-def scores(vocabulary: int, seed: int = 0) -> npt.NDArray[np.float32]:
-    """A row whose scores fall with the logarithm of their rank, in no order."""
-    generator = np.random.default_rng(seed)
-    falling = -DECAY * np.log(np.arange(1, vocabulary + 1)) + 0.3 * generator.normal(size=vocabulary)
-    return generator.permutation(falling).astype(np.float32)
-
-
-def graphs_in(folder: Path) -> PolicyGraphs:
-    """All graphs that the compiler writes, each preferred."""
-    files = {kind: folder / f"{kind}.onnx" for kind in KINDS}
-    for kind, file in files.items():
-        file.write_bytes(policy_graph(kind))
-    return PolicyGraphs(files, None, 0)
-
-
-def selectors(options: SamplingOptions, row: npt.NDArray[np.float32], graphs: PolicyGraphs) -> dict[str, Draw]:
-    """What draws from the row, by side."""
-    size = row.size
-    return {
-        side: make_selector(
-            options,
-            vocab_size=size,
-            valid_ids=size,
-            end_ids=frozenset(),
-            prompt=(),
-            graphs=graphs if side.startswith("graph") else None,
-        ).over(row)
-        for side in SIDES
-    }
 
 
 def measured(calls: Mapping[str, Draw], rounds: int) -> dict[str, list[float]]:
@@ -100,23 +55,18 @@ def line(name: str, found: Mapping[str, list[float]]) -> str:
     return f"{name:<34}{costs}   {interval:<20}{pair.median:.2f} (off by {deviation(pair):.2f})"
 
 
-def measure_draws(rounds: int) -> dict[str, Any]:
-    """Prints the table, of draws and of the steps before them; returns what `--write` writes."""
-    table: dict[str, Any] = {"vocabularies": list(VOCABULARIES), "host": {}, "graph": {}}
+def measure_draws(rounds: int) -> None:
+    """Prints the table, of draws and of the steps before them."""
     print(f"{'':<34}{'host us':>9}{'graph us':>9}   {'graph/host':<20}host/host")
     with TemporaryDirectory() as folder:
         graphs = graphs_in(Path(folder))
         for vocabulary in VOCABULARIES:
             row = scores(vocabulary)
-            for way, asked in ASKED.items():
-                options = SamplingOptions(seed=1, **asked)  # type: ignore[arg-type]
-                found = measured(selectors(options, row, graphs), rounds)
-                print(line(f"{way}, {vocabulary}", found), flush=True)
-                for side in ("host", "graph"):
-                    table[side].setdefault(way, []).append(cost(found, side))
+            for way in ASKED:
+                calls = {side: draw(way, row, graphs if side.startswith("graph") else None) for side in SIDES}
+                print(line(f"{way}, {vocabulary}", measured(calls, rounds)), flush=True)
             for step, calls in step_pairs(row).items():
                 print(line(f"{step}, {vocabulary}", measured(calls, rounds)), flush=True)
-    return table
 
 
 def measure_model(folder: Path, way: str, rounds: int) -> None:
@@ -150,28 +100,13 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.policy", description=__doc__)
     parser.add_argument("--rounds", type=int, default=41)
-    parser.add_argument("--write", action="store_true", help="into the compiler's table")
     parser.add_argument("--model", type=Path, help="a compiled folder")
     parser.add_argument("--way", choices=tuple(ASKED), default="top_k+top_p", help="of --model")
     given = parser.parse_args()
     if given.model is not None:
         measure_model(given.model, given.way, given.rounds)
         return
-    table = measure_draws(given.rounds)
-    if given.write:
-        file = Path(policy_costs.__file__).with_name("policy_costs.json")
-        file.write_text(as_text(table), encoding="utf-8")
-
-
-def as_text(table: Mapping[str, Any]) -> str:
-    """JSON with one line a list."""
-    sides = ",\n".join(
-        f'  "{side}": {{\n'
-        + ",\n".join(f'    "{way}": {json.dumps(costs)}' for way, costs in table[side].items())
-        + "\n  }"
-        for side in ("host", "graph")
-    )
-    return f'{{\n  "vocabularies": {json.dumps(table["vocabularies"])},\n{sides}\n}}\n'
+    measure_draws(given.rounds)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from genai_runtime.host_program import HostInput, HostProgram, HostStep
-from genai_runtime.sample import SamplingOptions, make_selector
+from genai_runtime.policy_graphs import PolicyGraphs
 from genai_runtime.sessions import Graph, Sessions, Settings
 from genai_runtime.values import Value, to_value
 
 from genai_compiler.costs.machine import machine
-from genai_compiler.costs.table import Alternatives, Costs, HostCosts, Searches, SessionCosts
-from genai_compiler.costs.timed_graphs import LONG, PORTS, SHORT, TEMPERATURE, TOP_K, TOP_P, write_graphs
+from genai_compiler.costs.table import WAYS, Alternatives, Costs, HostCosts, Searches, SessionCosts
+from genai_compiler.costs.timed_draws import draw, graphs_in, scores
+from genai_compiler.costs.timed_graphs import LONG, PORTS, SHORT, write_graphs
 
 EXTENTS = (64, 512, 2048, 8192, 32768, 131072)
 """Where the curves have points."""
@@ -39,9 +40,12 @@ def measured(progress: Progress, rounds: int = ROUNDS, extents: tuple[int, ...] 
     with TemporaryDirectory(prefix="genai-compile-") as folder:
         files = write_graphs(Path(folder))
         graphs = {name: Graph(file, file.parent) for name, file in files.items()}
-        sessions = Sessions(graphs, Settings(options={"intra_op_num_threads": 1, "inter_op_num_threads": 1}))
+        drawing = graphs_in(Path(folder))
+        settings = Settings(options={"intra_op_num_threads": 1, "inter_op_num_threads": 1})
+        sessions = Sessions(graphs, settings, policy_graphs=drawing)
         try:
-            return table_of(fastest(dict(_calls(sessions, extents)), progress, rounds), extents)
+            calls = dict((*_calls(sessions, extents), *_draws(drawing, extents)))
+            return table_of(fastest(calls, progress, rounds), extents)
         finally:
             sessions.close()  # before the files go: they are open where a system locks what is
 
@@ -97,23 +101,20 @@ def _calls(sessions: Sessions, extents: tuple[int, ...]) -> Iterator[tuple[str, 
 def _by_extent(
     sessions: Sessions, extent: int, row: "np.ndarray[tuple[int, int], np.dtype[np.float32]]"
 ) -> Iterator[tuple[str, Call]]:
-    scores, uniform = to_value(row), to_value(np.full((1, 1), 0.37, np.float32))
+    values = [to_value(row)]
     for operator in ("ArgMax", "ArgMin"):
-        yield f"{operator} {extent}", _session(sessions, operator, ["x"], ["z"], [scores])
+        yield f"{operator} {extent}", _session(sessions, operator, ["x"], ["z"], values)
         step = HostStep(operator, ("x",), "z", (0,))
-        yield f"host {operator} {extent}", _host(sessions, ["x"], ["z"], (step,), [scores], "float32", 2)
-    for name, options in _OPTIONS.items():
-        if name != "greedy" and (name != "top_k+top_p" or extent > TOP_K):
-            yield f"{name} {extent}", _session(sessions, name, ["x", "u"], ["z"], [scores, uniform])
-        selector = make_selector(options, vocab_size=extent, valid_ids=extent, end_ids=frozenset(), prompt=())
-        yield f"host {name} {extent}", selector.over(row[0])
+        yield f"host {operator} {extent}", _host(sessions, ["x"], ["z"], (step,), values, "float32", 2)
 
 
-_OPTIONS = {
-    "greedy": SamplingOptions(),
-    "top_k+top_p": SamplingOptions(do_sample=True, temperature=TEMPERATURE, top_k=TOP_K, top_p=TOP_P, seed=7),
-    "top_p": SamplingOptions(do_sample=True, temperature=TEMPERATURE, top_p=TOP_P, seed=7),
-}
+def _draws(graphs: PolicyGraphs, extents: tuple[int, ...]) -> Iterator[tuple[str, Call]]:
+    """Each way of drawing from a row of each extent, by both sides."""
+    for extent in extents:
+        row = scores(extent)
+        for way in WAYS:
+            yield f"{way} {extent}", draw(way, row, graphs)
+            yield f"host {way} {extent}", draw(way, row, None)
 
 
 def _ports(letter: str) -> list[str]:
@@ -154,16 +155,14 @@ def table_of(times: Mapping[str, float], extents: tuple[int, ...]) -> Costs:
     around, host_around = call + taken + given, host_call + host_taken + host_given
 
     def curve(name: str, less: float, least: float) -> tuple[tuple[int, float], ...]:
-        found = [(extent, times[f"{name} {extent}"]) for extent in extents if f"{name} {extent}" in times]
+        found = [(extent, times[f"{name} {extent}"]) for extent in extents]
         return tuple((extent, _rounded(max(each - less, least))) for extent, each in found)
 
     searches = {
         name: Alternatives(graph=curve(name, around, node), host=curve(f"host {name}", host_around, 0.0))
         for name in ("ArgMax", "ArgMin")
     }
-    policies = {"greedy": Alternatives(graph=searches["ArgMax"].graph, host=curve("host greedy", 0.0, 0.0))}
-    for name in ("top_k+top_p", "top_p"):
-        policies[name] = Alternatives(graph=curve(name, around + taken, node), host=curve(f"host {name}", 0.0, 0.0))
+    draws = {way: Alternatives(graph=curve(way, 0.0, 0.0), host=curve(f"host {way}", 0.0, 0.0)) for way in WAYS}
     return Costs(
         version=1,
         measured=date.today().isoformat(),
@@ -174,7 +173,7 @@ def table_of(times: Mapping[str, float], extents: tuple[int, ...]) -> Costs:
             call=_rounded(host_call), input=_rounded(host_taken), output=_rounded(host_given), operator=_rounded(added)
         ),
         searches=Searches(**searches),
-        policies=policies,
+        draws=draws,
     )
 
 

@@ -5,7 +5,6 @@ last one in proportion to the extent.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +18,8 @@ Microseconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Point = tuple[Annotated[int, Field(ge=1, le=2**31)], Microseconds]
 Place = Literal["graph", "host"]
 
-KINDS = ("greedy", "top_k+top_p", "top_p")
-"""Policies that every table has: the most likely token, or a draw by these cuts."""
+WAYS = ("top_k", "top_k+top_p", "top_p", "min_p", "temperature")
+"""Ways of drawing a token, by the first cut that a request asks for; `top_k+top_p` costs the host more than `top_k`."""
 SHIPPED = Path(__file__).with_name("shipped.json")
 
 
@@ -74,18 +73,20 @@ class Searches(Closed):
     ArgMin: Alternatives
 
 
-def _all_kinds(policies: Mapping[str, Alternatives]) -> Mapping[str, Alternatives]:
-    missing = [each for each in KINDS if each not in policies]
-    if missing:
-        raise ValueError(f"there is no entry for {', '.join(missing)}")
-    return policies
+def _all_ways(draws: Mapping[str, Alternatives]) -> Mapping[str, Alternatives]:
+    missing = [each for each in WAYS if each not in draws]
+    unknown = [each for each in draws if each not in WAYS]
+    if missing or unknown:
+        faults = [f"there is no entry for {each}" for each in missing] + [f"{each} is no way" for each in unknown]
+        raise ValueError("; ".join(faults))
+    return draws
 
 
 class Costs(Closed):
     """The whole table.
 
-    node: a small operator inside a graph. policies: what the runtime's own sampler does, by kind: the work alone,
-    without a session call.
+    node: a small operator inside a graph. draws: a token of a row of scores by the runtime's own sampler, by way and
+    vocabulary; whole, with the search for NaN and, in the graph, its session call.
     """
 
     version: Literal[1]
@@ -95,7 +96,7 @@ class Costs(Closed):
     node: Microseconds
     host: HostCosts
     searches: Searches
-    policies: Annotated[Mapping[str, Alternatives], AfterValidator(_all_kinds)]
+    draws: Annotated[Mapping[str, Alternatives], AfterValidator(_all_ways)]
 
     def run(self, taken: int, given: int) -> float:
         """One session run of so many inputs and outputs, without its operators."""
@@ -110,29 +111,10 @@ class Costs(Closed):
         found = self.searches.ArgMin if operator == "ArgMin" else self.searches.ArgMax
         return at(found.graph if place == "graph" else found.host, extent)
 
-    def cheapest(self, kind: str, vocabulary: int | None, calls: int = 0) -> "Choice":
-        """Where a sampling policy takes less time, and both times.
-
-        kind: a key of `policies`. vocabulary: None where it is not known. calls: session calls that the graph form
-        needs beyond those that are made anyway. Raises KeyError for a kind that the table lacks.
-        """
-        both = self.policies[kind]
-        if vocabulary is None:
-            return Choice("graph", None, None, "its vocabulary is unknown")
-        graph = at(both.graph, vocabulary) + calls * self.session.call
-        host = at(both.host, vocabulary)
-        place: Place = "host" if host < graph else "graph"
-        return Choice(place, graph, host, f"in the graph {graph:.1f} us, on the host {host:.1f} us")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Where a policy runs, what it costs in a graph and on the host (None: unknown), and that in words."""
-
-    place: Place
-    graph: float | None
-    host: float | None
-    reason: str
+    def draw(self, way: str, place: Place, vocabulary: int) -> float:
+        """One draw of so many scores. way: one of WAYS; KeyError for another."""
+        found = self.draws[way]
+        return at(found.graph if place == "graph" else found.host, vocabulary)
 
 
 def at(curve: tuple[Point, ...], extent: int) -> float:
@@ -144,11 +126,6 @@ def at(curve: tuple[Point, ...], extent: int) -> float:
             return point[1] if extent <= curve[0][0] else before[1] + share * (point[1] - before[1])
         before = point
     return before[1] * extent / before[0]
-
-
-def cheapest(kind: str, vocabulary: int | None, calls: int = 0) -> Choice:
-    """What the shipped table says (`Costs.cheapest`)."""
-    return shipped_costs().cheapest(kind, vocabulary, calls)
 
 
 @cache

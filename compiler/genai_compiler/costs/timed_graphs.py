@@ -1,6 +1,6 @@
-"""The small graphs that are timed: calls with more and fewer ports, chains of operators, searches, samplers."""
+"""The small graphs that are timed: calls with more and fewer ports, chains of operators, searches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +10,6 @@ OPSET, IR_VERSION = 21, 10
 PORTS = 8
 SHORT, LONG = 8, 40
 """Operators of the two chains."""
-TEMPERATURE, TOP_K, TOP_P = 0.8, 50, 0.9
 
 INT, FLOAT = TensorProto.INT64, TensorProto.FLOAT
 
@@ -25,8 +24,6 @@ def write_graphs(folder: Path) -> dict[str, Path]:
         "long": _chain(LONG),
         "ArgMax": _search("ArgMax"),
         "ArgMin": _search("ArgMin"),
-        "top_k+top_p": _sampler(_by_rank),
-        "top_p": _sampler(_by_mass),
     }
     for name, model in made.items():
         save_model(model, folder / f"{name}.onnx")
@@ -52,50 +49,6 @@ def _search(operator: str) -> ModelProto:
     return _model([node], [_value("x", FLOAT, ["rows", "extent"])], [_value("z", INT, ["rows"])])
 
 
-def _sampler(cut: "Callable[[], tuple[list[NodeProto], list[TensorProto]]]") -> ModelProto:
-    """x float32 [1, V], u float32 [1, 1] -> z int64 [1, 1]: cut, softmax at a temperature, top-p, inverse CDF at u."""
-    cutting, held = cut()
-    nodes = [
-        *cutting,
-        _node("Div", ["values", "temperature"], "scaled"),
-        helper.make_node("Softmax", ["scaled"], ["shares"], axis=-1),
-        helper.make_node("CumSum", ["shares", "axis"], ["before"], exclusive=1),
-        _node("Less", ["before", "mass"], "kept"),
-        helper.make_node("Cast", ["kept"], ["weight"], to=FLOAT),
-        _node("Mul", ["shares", "weight"], "cut"),
-        _node("CumSum", ["cut", "axis"], "sums"),
-        helper.make_node("ReduceSum", ["cut", "last"], ["total"], keepdims=1),
-        _node("Mul", ["u", "total"], "drawn"),
-        _node("LessOrEqual", ["sums", "drawn"], "below"),
-        helper.make_node("Cast", ["below"], ["ones"], to=INT),
-        helper.make_node("ReduceSum", ["ones", "last"], ["place"], keepdims=1),
-        helper.make_node("GatherElements", ["tokens", "place"], ["z"], axis=1),
-    ]
-    held += [
-        helper.make_tensor("temperature", FLOAT, [], [TEMPERATURE]),
-        helper.make_tensor("mass", FLOAT, [], [TOP_P]),
-        helper.make_tensor("axis", INT, [], [1]),
-        helper.make_tensor("last", INT, [1], [1]),
-    ]
-    ins = [_value("x", FLOAT, [1, "extent"]), _value("u", FLOAT, [1, 1])]
-    return _model(nodes, ins, [_value("z", INT, [1, 1])], held)
-
-
-def _by_rank() -> tuple[list[NodeProto], list[TensorProto]]:
-    """The TOP_K largest scores in order."""
-    nodes = [helper.make_node("TopK", ["x", "count"], ["values", "tokens"], axis=-1)]
-    return nodes, [helper.make_tensor("count", INT, [1], [TOP_K])]
-
-
-def _by_mass() -> tuple[list[NodeProto], list[TensorProto]]:
-    """All scores in order: a cut by mass alone bounds no count."""
-    nodes = [
-        helper.make_node("Shape", ["x"], ["count"], start=1, end=2),
-        helper.make_node("TopK", ["x", "count"], ["values", "tokens"], axis=-1),
-    ]
-    return nodes, []
-
-
 def _node(operator: str, takes: list[str], gives: str) -> NodeProto:
     node: NodeProto = helper.make_node(operator, takes, [gives])
     return node
@@ -105,11 +58,6 @@ def _value(name: str, kind: int, shape: Sequence[int | str]) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
-def _model(
-    nodes: list[NodeProto],
-    inputs: list[ValueInfoProto],
-    outputs: list[ValueInfoProto],
-    held: Sequence[TensorProto] = (),
-) -> ModelProto:
-    graph = helper.make_graph(nodes, "timed", inputs, outputs, list(held))
+def _model(nodes: list[NodeProto], inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]) -> ModelProto:
+    graph = helper.make_graph(nodes, "timed", inputs, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -48,6 +48,7 @@ def decoder_table(plan: Plan) -> Iterator[str]:
         *([f"window=({facts.window.size}, {facts.window.pad})"] if facts.window is not None else []),
         *([f"shift={literal((facts.shift.columns, facts.shift.fill, facts.shift.first))}"] if facts.shift else []),
         *([f"alone={facts.alone}"] if facts.alone else []),
+        *([f"switch={facts.switch}"] if facts.switch else []),
         *([f"front=({literal(facts.front.component)}, {literal(facts.front.streams)})"] if facts.front else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"

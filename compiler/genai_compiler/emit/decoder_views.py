@@ -108,5 +108,5 @@ def has_one_row_loop(plan: Plan) -> bool:
     bound = facts.mask.constant_width and facts.mask.use == "lengths" and facts.positions is None
     shared = all(group.storage == "shared-buffer" for group in plan.groups)
     plain = facts.front is None and not facts.counts and not facts.one_token and not facts.switched
-    plain = plain and not facts.prompt_component and facts.window is None
+    plain = plain and not facts.prompt_component and facts.window is None and not facts.switch
     return bound and shared and facts.logits_dtype == "float32" and plain

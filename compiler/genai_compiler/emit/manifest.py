@@ -27,7 +27,8 @@ from genai_compiler.read.package import Package
 from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
 from genai_compiler.read.token_ids import token_ids
 
-FORMAT = 2
+FORMAT = 3
+"""Raised with every key that a manifest must have or loses (genai_runtime.manifest reads one format only)."""
 SMALL_FILE = 4 << 20
 """Files up to this size are checked by content at every load, larger ones by size and time stamp."""
 
@@ -237,6 +238,8 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "application": each.application_name,
         "required": each.required,
         "default": list(each.default) if isinstance(each.default, tuple) else each.default,
+        **({"limits": [list(limit) for limit in each.limits]} if each.limits else {}),
+        **({"patches": list(each.patches)} if each.patches is not None else {}),
     }
 
 

@@ -30,6 +30,8 @@ def _input(each: Input) -> str:
     args += [] if each.required else ["required=False"]
     args += [f"default={literal(each.default)}"] if each.default is not None else []
     args += [f"present_as={literal(each.present_as)}"] if each.present_as else []
+    args += [f"limits={literal(each.limits)}"] if each.limits else []
+    args += [f"patches={literal(each.patches)}"] if each.patches is not None else []
     return f"Input({', '.join(args)})"
 
 

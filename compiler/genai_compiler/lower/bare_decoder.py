@@ -25,6 +25,7 @@ from genai_compiler.lower.merge_facts import (
     merge_length,
     merge_states,
     merge_vocabulary,
+    table_rows,
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import merge_paged, with_pages
@@ -130,11 +131,11 @@ class DecoderSource:
         capacities = [each.capacity for each in states]
         capacities += [each.capacity for each in static.states] if static is not None else []
         positions = decoder.position_ids.name if decoder.position_ids is not None else ""
-        table = Edges(model.graph).position_rows(positions)
+        mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
+        table = table_rows(model, signature, positions, mask)
         length = merge_length(capacities, table, merge, text.context_length)
         combined = merge_combined(decoder, merge)
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or decoder.combined or static)
-        mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
         if errors(problems) or decoder.token_ids is None or decoder.logits is None:

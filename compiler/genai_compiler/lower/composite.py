@@ -15,16 +15,17 @@ from genai_compiler.lower.front_model import FrontModel, find_front, media_model
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.media_capabilities import media_capabilities
-from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
+from genai_compiler.lower.media_notes import AREA, AUDIO, IMAGE, MediaNotes, Said, SaidNumber
 from genai_compiler.lower.model_graphs import MODELS, read_graphs
 from genai_compiler.lower.stages import REQUEST_TOKENS, Medium, Stage, StageInput
 from genai_compiler.lower.with_media import made_of_files, with_media
-from genai_compiler.problem import CompileError, Problem, errors, ordered
+from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.composite import CompositeDocument, Programs, Vision
 from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.signature import Port, Signature
 
+_PLACEHOLDER = "image_placeholder_token_id"
 _STRATEGY: DocPath = ("pipeline", "strategy")
 OUTPUT_START = "request.decoder_input_ids"
 """The workflow input of the tokens that start the output, where the request's own go to an encoder."""
@@ -97,8 +98,21 @@ def _notes(package: _Package) -> MediaNotes:
             program=program,
             token=token if kind == IMAGE else None,
             plain=bool(vision.placeholder_per_image),
+            token_spot=_spot(package, "image_token_id" if vision.image_token_id is not None else _PLACEHOLDER),
+            numbers=_numbers(package, vision) if kind == IMAGE else (),
         )
     return MediaNotes(package.root, said)
+
+
+def _numbers(package: _Package, vision: Vision) -> tuple[SaidNumber, ...]:
+    """How many patches an entry is said to be made of."""
+    factor = vision.token_pooling_factor
+    return (SaidNumber(AREA, "token_pooling_factor", factor, _spot(package, "token_pooling_factor")),) if factor else ()
+
+
+def _spot(package: _Package, key: str) -> tuple[Place, str]:
+    path: DocPath = ("pipeline", "vision", key)
+    return package.places.find(path), format_path(path)
 
 
 def _front(package: _Package, decoder: str, edges: tuple[Edge, ...]) -> FrontModel | None:
@@ -168,7 +182,8 @@ def media_stages(
             needed = tuple(each for each in stages if each.name in names)
             last = next(each for each in needed if each.name == edge.source)
             merges = (last, edge.output) if edge.merges else None
-            found.append(Medium(needed, port, edge.value, value, f"package.no_{port.name}", merges))
+            nothing, entry = f"package.no_{port.name}", dict(front.facts.entries).get(port.name)
+            found.append(Medium(needed, port, edge.value, value, nothing, merges, entry))
     used = {each.name for medium in found for each in medium.stages}
     return found, [each for each in stages if each.name not in used]
 

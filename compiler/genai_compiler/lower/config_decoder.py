@@ -13,7 +13,14 @@ from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Joined, Surroundings
 from genai_compiler.lower.merge_combined import merge_combined
-from genai_compiler.lower.merge_facts import Merge, choose_aliasing, merge_length, merge_states, merge_vocabulary
+from genai_compiler.lower.merge_facts import (
+    Merge,
+    choose_aliasing,
+    merge_length,
+    merge_states,
+    merge_vocabulary,
+    table_rows,
+)
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
 from genai_compiler.lower.plain_state import plain_state
@@ -30,7 +37,6 @@ from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
-from genai_compiler.read.value_flow import Edges
 
 
 @dataclass(frozen=True)
@@ -116,11 +122,11 @@ def config_decoder(
     width, sampled = merge_vocabulary(ports.logits, merge) if ports.logits is not None else (None, None)
     text, text_problems = read_text_facts(root, config, width)
     positions = ports.position_ids.name if ports.position_ids is not None else ""
-    table = Edges(model.graph).position_rows(positions)
+    mask = ports.attention_mask.name if ports.attention_mask is not None else ""
+    table = table_rows(model, signature, positions, mask)
     held = [*(each.capacity for each in states), *([shift.columns] if shift is not None else [])]
     length = merge_length(held, table, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
-    mask = ports.attention_mask.name if ports.attention_mask is not None else ""
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
     problems += check_graph(model, artifact, has_state, mask)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.lower.config_decoder import graph_file
+from genai_compiler.lower.config_models import media_notes
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.match_state import match_layers
 from genai_compiler.lower.matching import Matching
@@ -41,7 +42,8 @@ def lower_encoder(root: Path) -> LoweredGraph | None:
     found += [each for each in doubts if each.code not in OF_GENERATION]
     if errors(found):
         raise CompileError(found)
-    document, warned = single_pass(root, artifact, model, signature, pooling, config.vocab_size)
+    named = artifact, model, signature
+    document, warned = single_pass(*named, pooling, config.vocab_size, media_notes(root, config))
     return LoweredGraph(
         document=document,
         problems=ordered([*found, *unclear, *warned]),

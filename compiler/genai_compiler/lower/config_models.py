@@ -18,7 +18,7 @@ from genai_compiler.lower.front_model import FrontModel, media_models
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
-from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MERGE, PATCH, MediaNotes, Said, SaidNumber
 from genai_compiler.lower.stage_phases import StagedDecoder, phase_faults
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.lower.with_media import with_media
@@ -72,13 +72,13 @@ def lower_models(
     plain = decoder_document(made.facts, made.text.eos, made.defaults)
     plain = plain if staged is None else staged.document(plain)
     tokenizer = root / made.text.tokenizer if made.text.tokenizer else None
-    document, of_media = with_media(plain, once, media, _notes(root, config), made.facts, tokenizer)
+    document, of_media = with_media(plain, once, media, media_notes(root, config), made.facts, tokenizer)
     if errors(of_media):
         raise CompileError([*problems, *made.problems, *of_media])
     return made.lowered(config, document, [*found, *problems, *of_media])
 
 
-def _notes(root: Path, config: GenaiConfig) -> MediaNotes:
+def media_notes(root: Path, config: GenaiConfig) -> MediaNotes:
     """What the configuration says of its media: processor files, and the tokens that stand for an entry of each."""
     said = {}
     for kind, section in ((IMAGE, "vision"), (AUDIO, "speech")):
@@ -86,9 +86,21 @@ def _notes(root: Path, config: GenaiConfig) -> MediaNotes:
         token = config.media_tokens.get(kind)
         stated = config.processor_files.get(kind)
         said[kind] = Said(
-            stated, named(config, path), token=token, count=config.visual_tokens if kind == IMAGE else None
+            stated,
+            named(config, path),
+            token=token,
+            count=config.visual_tokens if kind == IMAGE else None,
+            token_spot=named(config, ("model", f"{kind}_token_id")),
+            numbers=tuple(_numbers(config)) if kind == IMAGE else (),
         )
     return MediaNotes(root, said)
+
+
+def _numbers(config: GenaiConfig) -> Iterator[SaidNumber]:
+    """Patches and what is made of them, as `vision` states them."""
+    for of, key in ((PATCH, "patch_size"), (MERGE, "spatial_merge_size")):
+        if key in config.vision_numbers:
+            yield SaidNumber(of, key, config.vision_numbers[key], named(config, ("model", "vision", key)))
 
 
 def _graphs(root: Path, config: GenaiConfig, decoder: str, staged: StagedDecoder | None) -> _Graphs:
@@ -159,7 +171,8 @@ def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
     media = tuple(_media(graphs, inputs[name], edges))
     positions = graphs.config.decoder.inputs["position_ids"]
     axes = next((rank_of(each) for each in graphs.signatures[DECODER].inputs if each.name == positions), None)
-    facts = FrontFacts(_FRONT, graphs.artifacts[_FRONT], tuple(streams), media, bool(media) and axes == 3)
+    entries = graphs.signatures[_FRONT].traits.entries
+    facts = FrontFacts(_FRONT, graphs.artifacts[_FRONT], tuple(streams), media, bool(media) and axes == 3, entries)
     return FrontModel(inputs[name], facts, ())
 
 

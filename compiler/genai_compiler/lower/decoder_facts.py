@@ -244,7 +244,7 @@ class FrontFacts:
 
     streams: (its output, the decoder's input). media: (its input, the value there with the prompt); with later tokens
     it takes an empty tensor. Its tokens are the decoder's `token_ids`. places_media: positions beside media are not
-    those of text, so that the caller gives them.
+    those of text, so that the caller gives them. entries: its input -> the token in whose places its entries go.
     """
 
     name: str
@@ -252,6 +252,7 @@ class FrontFacts:
     streams: tuple[tuple[Port, Port], ...]
     media: tuple[tuple[Port, str], ...]
     places_media: bool = False
+    entries: tuple[tuple[str, int], ...] = ()
 
     @property
     def component(self) -> str:

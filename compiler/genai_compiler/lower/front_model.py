@@ -53,7 +53,9 @@ def find_front(
     path = (*_PIPELINE, "models", name, "io")
     media = tuple(front_media(name, tokens, signatures[name], edges, path, places))
     doubts = tuple(_doubts(name, pipeline, places))
-    return FrontModel(tokens, FrontFacts(name, artifacts[name], tuple(streams), media, _places_media(pipeline)), doubts)
+    entries = signatures[name].traits.entries
+    facts = FrontFacts(name, artifacts[name], tuple(streams), media, _places_media(pipeline), entries)
+    return FrontModel(tokens, facts, doubts)
 
 
 def front_media(

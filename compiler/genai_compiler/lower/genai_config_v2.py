@@ -144,7 +144,10 @@ def _media_notes(form: PipelineForm) -> MediaNotes:
     ):
         path = (*PIPELINE, "preprocessing", kind, "config")
         spot = (form.text.places.find(path), format_path(path))
-        said[kind] = Said(processor.config if processor is not None else None, spot, token=token)
+        at: DocPath = ("tokens", "image_token")
+        token_spot = (form.text.places.find(at), format_path(at))
+        config = processor.config if processor is not None else None
+        said[kind] = Said(config, spot, token=token, token_spot=token_spot)
     return MediaNotes(form.text.root, said)
 
 

@@ -24,12 +24,26 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """Where processor files lie; which of them is one tells its content, not its name."""
 
 
+PATCH, MERGE, AREA = "patch", "merge", "area"
+"""What a number is said of: pixels of a patch's edge, patches of an entry's edge, patches of an entry."""
+
+
+@dataclass(frozen=True)
+class SaidNumber:
+    """A number that is said of a medium. of: PATCH, MERGE or AREA; key: its name; spot: where it stands."""
+
+    of: str
+    key: str
+    value: int
+    spot: tuple[Place, str]
+
+
 @dataclass(frozen=True)
 class Said:
     """What is said of one medium. config: the processor file, None: not stated; spot: where that stands, or would.
 
     program: the document's own program. token: the id that stands for an entry in a prompt; plain: it stands for a
-    picture itself. count: entries of a picture.
+    picture itself. count: entries of a picture. token_spot: where the token stands; numbers: what else is said.
     """
 
     config: str | None = None
@@ -38,6 +52,8 @@ class Said:
     token: int | None = None
     plain: bool = False
     count: int | None = None
+    token_spot: tuple[Place, str] = (Place(""), "")
+    numbers: tuple[SaidNumber, ...] = ()
 
 
 @dataclass(frozen=True)

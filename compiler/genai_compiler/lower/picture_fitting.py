@@ -1,10 +1,11 @@
 """What an image processor file makes, beside what the graphs take: ranks, orders of axes, extents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from genai_compiler.lower.followed_picture import ASPECT, GRID, MASK, PIXELS, SIZES, TILE_COUNT, TILES, Picture
 from genai_compiler.lower.matching import spell_port
+from genai_compiler.lower.stages import Stage, merge_of, patch_of
 from genai_compiler.problem import Problem
 from genai_compiler.read.image_processor import ImageProcessor
 from genai_compiler.read.signature import Port
@@ -17,11 +18,12 @@ OF_TILES = {each: each for each in (ASPECT, TILES, TILE_COUNT)}
 
 @dataclass
 class Fitting:
-    """What a file makes, beside what the graph takes. cut: patches that the file leaves to whoever runs it."""
+    """What a file makes, beside what the graphs of `stages` take. cut: patches that the file leaves to its runner."""
 
     file: ImageProcessor
     picture: Picture
     roles: Roles
+    stages: Sequence[Stage]
     cut: Mapping[str, int] = field(default_factory=dict[str, int])
     problems: list[Problem] = field(default_factory=list[Problem])
 
@@ -45,10 +47,20 @@ class Fitting:
                 self.refuse(f"{self.file.name} makes patches of {width} numbers, and {takes}")
             if (made.length is not None) != (len(shape) == 3):
                 self.refuse(f"{self.file.name} makes patches of rank {3 if made.length else 2}, and {takes}")
+        self._squares()
         if GRID in self.roles and not made.patches and not self.cut:
             self.refuse(
                 f"the graph takes a grid of patches, {self.roles[GRID].name!r}, and {self.file.name} makes none"
             )
+
+    def _squares(self) -> None:
+        """Patches and what of them is an entry, where both sides say it."""
+        for what, own, graphs in (
+            ("pixels of a patch's edge", self.picture.patch, patch_of(self.stages)),
+            ("patches of the edge of what an entry stands for", self.picture.merge, merge_of(self.stages)),
+        ):
+            if own and graphs > 1 and own != graphs:
+                self.refuse(f"{self.file.name} says {own} {what}, and the graph has {graphs}")
 
     def _views(self, shape: tuple[int | str | None, ...], takes: str) -> None:
         size = self.picture.views.get("size")
@@ -80,9 +92,20 @@ class Fitting:
             self.refuse(f"{self.file.name} puts channels {order}, and {takes}")
             return
         size = made.crop or ((made.resize["height"], made.resize["width"]) if self.fixed else None)
+        self._of_one_size(size)
         for edge, wanted in zip(("high", "wide"), edges, strict=True):
             if isinstance(wanted, int) and (size is None or size[edge == "wide"] != wanted):
                 are = f"{size[edge == 'wide']} pixels {edge}" if size else f"of their own size, not all {wanted} {edge}"
+                self.refuse(f"the pictures that {self.file.name} makes are {are}, and {takes}")
+
+    def _of_one_size(self, size: tuple[int, int] | None) -> None:
+        """Hold the size of pictures, None for their own, against the graphs' tables of positions of patches."""
+        pixels = self.roles[PIXELS].name
+        tables = (each for stage in self.stages for each in stage.signature.patches if each.input == pixels)
+        for patch, count in ((each.patch, each.count) for each in tables):
+            if size is None or (size[0] // patch) * (size[1] // patch) != count:
+                are = f"of {size[0]} x {size[1]} pixels" if size is not None else "of their own size"
+                takes = f"the graph's table of positions is for {count} patches of {patch} x {patch} pixels"
                 self.refuse(f"the pictures that {self.file.name} makes are {are}, and {takes}")
 
     @property

@@ -9,9 +9,9 @@ from genai_compiler.lower.followed_picture import COORDINATES, GRID, MASK, PIXEL
 from genai_compiler.lower.matching import rank_of
 from genai_compiler.lower.media_notes import IMAGE, MediaNotes, Said, processor_file
 from genai_compiler.lower.picture_fitting import OF_TILES, Fitting, Roles
-from genai_compiler.lower.prompt_places import NUMBERED, fixed_entries, only_entry, place_parameters, unknown_places
-from genai_compiler.lower.stages import Medium
-from genai_compiler.problem import CompileError, Problem, Severity, errors
+from genai_compiler.lower.prompt_places import NUMBERED, entry_of, fixed_entries, place_parameters, unknown_places
+from genai_compiler.lower.stages import Medium, Stage
+from genai_compiler.problem import CompileError, Problem, errors
 from genai_compiler.read.image_processor import describes_images, read_image_processor
 from genai_compiler.read.signature import Port
 from genai_compiler.read.special_tokens import SpecialTokens
@@ -62,7 +62,7 @@ def picture_front(
         return None, problems
     try:
         file = read_image_processor(notes.root, name)
-        fitting = Fitting(file, followed(file), roles)
+        fitting = Fitting(file, followed(file), roles, medium.stages)
         fitting.hold()
     except CompileError as error:
         return None, (*problems, *error.problems)
@@ -72,32 +72,37 @@ def picture_front(
     picture = fitting.picture
     counted = bool(picture.views) and not fitting.tiled
     parameters = prompt_parameters(medium, said, tokens, picture.patch * picture.merge, counted)
-    if picture.views.get("mode") == "squares" and said.token is None:
+    if picture.views.get("mode") == "squares" and said.token is None and medium.entry is None:
         parameters = {"of_views": True, **NUMBERED}
     front = _front(fitting, parameters)
     return front, (*found, *unknown_places(parameters, said.spot))
 
 
-def lone_picture_front(notes: MediaNotes, port: Port) -> tuple[FileFront | None, tuple[Problem, ...]]:
+def lone_picture_front(notes: MediaNotes, stage: Stage, port: Port) -> tuple[FileFront | None, tuple[Problem, ...]]:
     """The front of a graph that is no stage before a decoder: all pictures of a run are rows of its input `port`.
 
-    None where no file describes pictures; what is wrong with one that nobody names are warnings.
+    None where no file describes pictures, or where that file can't be followed; the problems then are errors.
     """
     name, problems = processor_file(notes.root, IMAGE, notes.said[IMAGE], describes_images)
     if name is None:
-        return None, ()
+        return None, tuple(errors(problems))
     try:
         file = read_image_processor(notes.root, name)
-        fitting = Fitting(file, followed(file), {PIXELS: port})
+        fitting = Fitting(file, followed(file), {PIXELS: port}, (stage,))
         fitting.hold()
-        found = (*problems, *fitting.problems)
     except CompileError as error:
-        found = (*problems, *error.problems)
-        fitting = None
-    if fitting is None or errors(found):
-        return None, tuple(replace(each, severity=Severity.WARNING) for each in found)
+        return None, (*problems, *(_with_way_out(each) for each in error.problems))
+    found = (*problems, *(_with_way_out(each) for each in fitting.problems))
+    if errors(found):
+        return None, found
     front = _front(fitting, {"one_size": True})
     return replace(front, each=False), found
+
+
+def _with_way_out(problem: Problem) -> Problem:
+    """The problem of a file that a graph can do without."""
+    help = "take the file away, and tensors of pictures go in as before"
+    return replace(problem, help=f"{problem.help}; or {help}" if problem.help else help)
 
 
 def _front(fitting: Fitting, parameters: dict[str, Any]) -> FileFront:
@@ -146,7 +151,7 @@ def prompt_parameters(
     entries: of every picture; cell: pixels of the edge that one entry stands for. Neither where nobody says, nor where
     views tell it.
     """
-    token = said.token if said.token is not None else only_entry(tokens)
+    token = entry_of(medium, said, tokens)
     found = place_parameters(token, tokens, said.plain) if token is not None else {}
     count = said.count or fixed_entries(medium)
     if views:

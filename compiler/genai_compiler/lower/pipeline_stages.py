@@ -98,7 +98,8 @@ def _front(
         each[1] != stream.input))  # fmt: skip
     media = tuple(front_media(name, tokens, signature, edges, path, form.text.places))
     positions = next((each for each in graphs.signatures[decoder].inputs if _three_axes(each)), None)
-    facts = FrontFacts(name, graphs.artifacts[name], tuple(streams), media, positions is not None)
+    entries = signature.traits.entries
+    facts = FrontFacts(name, graphs.artifacts[name], tuple(streams), media, positions is not None, entries)
     notes = []
     if form.step(name).phase == "init":
         notes = [f"{name} is said to run before the first token; every token needs it, so it runs at every step"]

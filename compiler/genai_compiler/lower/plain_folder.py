@@ -23,6 +23,7 @@ from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_encoder import DECODER, PlainEncoder, plain_encoder
 from genai_compiler.lower.plain_numbers import PlainSource, StatedNumbers
 from genai_compiler.lower.plain_ports import PlainPorts, plain_ports
+from genai_compiler.lower.single_front import only_files
 from genai_compiler.lower.single_pass import OF_GENERATION, note, single_pass
 from genai_compiler.lower.stages import with_stages
 from genai_compiler.lower.unrunnable import check_graph
@@ -137,7 +138,8 @@ def _lower_single(root: Path, part: _Part, stated: StatedNumbers, places: Places
     if errors(found):
         raise CompileError(found)
     vocabulary = stated.numbers.get("vocab_size")
-    document, warned = single_pass(root, part.artifact, part.model, part.signature, pooling, vocabulary)
+    named = part.artifact, part.model, part.signature
+    document, warned = single_pass(*named, pooling, vocabulary, only_files(root))
     kept = (each for each in doubts if each.code not in OF_GENERATION)
     return LoweredGraph(
         document=document,

@@ -36,6 +36,10 @@ def program_front(
         return None, (Problem("processor-mismatch", *said.spot, what, "add the output to the program"),)
     transforms = [dict(each) for each in said.program.get("transforms") or () if isinstance(each, dict)]
     cut, cell = _cell(transforms)
+    if cut and medium.merge and cell // cut != medium.merge:
+        what = f"the image program makes an entry of {cell // cut} x {cell // cut} patches, and the graph of "
+        what += f"{medium.merge} x {medium.merge}"
+        return None, (Problem("processor-mismatch", *said.spot, what, "make the program and the graph agree"),)
     contracts = {role: role_contract(port, role) for role, port in roles.items()}
     program: Data = {
         "transforms": transforms,

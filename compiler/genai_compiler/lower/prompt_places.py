@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genai_compiler.lower.matching import rank_of
+from genai_compiler.lower.media_notes import Said
 from genai_compiler.lower.stages import Medium, Stage
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens
@@ -65,10 +66,18 @@ def place_parameters(
     return {**found, "entry": text, **stated}
 
 
-def only_entry(tokens: SpecialTokens, places: Mapping[str, PromptPlace] = PLACES) -> int | None:
+def _only_entry(tokens: SpecialTokens, places: Mapping[str, PromptPlace]) -> int | None:
     """The one token of the tokenizer that stands for an entry of the medium; None for none, or for several."""
     found = [id for id, text in tokens.by_id.items() if text in places]
     return found[0] if len(found) == 1 else None
+
+
+def entry_of(
+    medium: Medium, said: Said, tokens: SpecialTokens, places: Mapping[str, PromptPlace] = PLACES
+) -> int | None:
+    """The token of an entry: the graph's own, else the one that the package states, else the tokenizer's only one."""
+    known = medium.entry if medium.entry is not None else said.token
+    return known if known is not None else _only_entry(tokens, places)
 
 
 def _marks(place: PromptPlace) -> tuple[str, ...]:

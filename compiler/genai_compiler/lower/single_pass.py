@@ -6,19 +6,16 @@ What goes in and what comes out are the graph's own ports. Every floating output
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
 
-from genai_compiler.lower.file_fronts import FileFront
-from genai_compiler.lower.file_or_tensors import file_or_tensors
 from genai_compiler.lower.matching import listed, rank_of
-from genai_compiler.lower.media_notes import IMAGE, MediaNotes, Said
-from genai_compiler.lower.picture_front import lone_picture_front
+from genai_compiler.lower.media_notes import MediaNotes
 from genai_compiler.lower.plain_encoder import encoder_inputs
-from genai_compiler.lower.stages import Stage, with_stages
-from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.lower.single_front import with_files
+from genai_compiler.lower.stages import Stage
+from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.mask_matrix import taken_as_a_matrix
 from genai_compiler.read.sentence_modules import SentencePooling
 from genai_compiler.read.signature import Port, Signature
@@ -29,17 +26,17 @@ OF_GENERATION = frozenset({"no-end-token", "bad-token-id", "missing-file"})
 
 
 def single_pass(
-    root: Path,
     artifact: str,
     model: ModelProto,
     signature: Signature,
     pooling: SentencePooling | None,
     vocabulary: int | None,
+    notes: MediaNotes,
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-    """The document, and warnings: wrong-port for a graph that takes one row, sentence-modules for a pooling of nothing,
-    and what is wrong with a file beside it that says how pictures are processed.
+    """The document; problems: wrong-port for a graph that takes one row, sentence-modules for a pooling of nothing, and
+    those of a processor file. vocabulary: how many token ids there are, where a configuration says so.
 
-    vocabulary: how many token ids there are, where a configuration says so.
+    Raises CompileError where a processor file can't be followed.
     """
     masks = [each.name for each in signature.inputs if taken_as_a_matrix(model, each.name)]
     signature = _of_one_row(signature) if masks else signature
@@ -50,19 +47,11 @@ def single_pass(
     if pooling is not None and source is None:
         what = "the graph gives several outputs [rows, positions, width], or none: nothing says what is pooled"
         problems.append(Problem("sentence-modules", Place(artifact), "", what, "pool yourself", Severity.WARNING))
-    front, unfit = _pictures(root, stage)
-    problems += unfit
-    return _document(stage, pooling if source is not None else None, source, front), tuple(problems)
-
-
-def _pictures(root: Path, stage: Stage) -> tuple[FileFront | None, tuple[Problem, ...]]:
-    """What makes the graph's only whole pictures [rows, 3, height, width] of files, None where nothing does."""
-    ports = [each.port for each in stage.inputs if "float" in each.port.dtype and rank_of(each.port) == 4]
-    pictures = [each for each in ports if _has_colours(each)]
-    if len(pictures) != 1:
-        return None, ()
-    said = Said(spot=(Place(stage.artifact), ""))
-    return lone_picture_front(MediaNotes(root, {IMAGE: said}), pictures[0])
+    plain = _document(stage, pooling if source is not None else None, source)
+    document, found = with_files(plain, stage, notes)
+    if errors(found):
+        raise CompileError([*problems, *found])
+    return document, (*problems, *found)
 
 
 def note(signature: Signature) -> str:
@@ -112,14 +101,7 @@ def _rows(signature: Signature) -> str:
     return rows if isinstance(rows, str) else ""
 
 
-def _has_colours(port: Port) -> bool:
-    extents: tuple[int | str | None, ...] = (*(port.shape or ()),)
-    return 3 in (extents[1], extents[3])
-
-
-def _document(
-    stage: Stage, pooling: SentencePooling | None, source: Port | None, front: FileFront | None
-) -> dict[str, Any]:
+def _document(stage: Stage, pooling: SentencePooling | None, source: Port | None) -> dict[str, Any]:
     made = {each.name: (f"{_NAME}.{each.name}", stage.result(each)) for each in stage.signature.outputs}
     profiles: dict[str, Any] = {}
     features = {each.name: each.name for each in stage.signature.outputs if "float" in each.dtype}
@@ -134,14 +116,8 @@ def _document(
             outputs["mask"] = name
         how = {"kind": pooling.kind, "axis": 1, "normalize": pooling.normalize}
         profiles["embedding"] = {"kind": "embedding", "version": "1.0", "outputs": outputs, "pooling": how}
-    document: dict[str, Any] = {"schema_version": "1.0", "pipeline": {"workflow": _workflow(made)}}
-    document |= {"profiles": profiles} if profiles else {}
-    if front is None:
-        return with_stages(document, [stage])
-    workflow = document["pipeline"]["workflow"]
-    workflow["steps"] = [*file_or_tensors(front, stage, document), *workflow["steps"]]
-    workflow["manifest"]["capabilities"] += ["nested_control_flow", "input_presence"]
-    return document
+    document = {"schema_version": "1.0", "pipeline": {"workflow": _workflow(made)}}
+    return document | ({"profiles": profiles} if profiles else {})
 
 
 def _workflow(made: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Any]:

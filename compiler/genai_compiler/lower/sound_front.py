@@ -2,13 +2,14 @@
 neither is there and the graph leaves no choice of lengths, by the features that such graphs are trained on.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
 from genai_compiler.lower.matching import rank_of
 from genai_compiler.lower.media_notes import AUDIO, MediaNotes, Said, processor_file
-from genai_compiler.lower.prompt_places import SOUND_PLACES, fixed_entries, only_entry, place_parameters, unknown_places
+from genai_compiler.lower.prompt_places import SOUND_PLACES, entry_of, fixed_entries, place_parameters, unknown_places
 from genai_compiler.lower.sound_roles import BANDS, COUNT, FEATURES, MODE, Roles, sound_mismatches
 from genai_compiler.lower.stages import Medium, Stage
 from genai_compiler.problem import CompileError, Problem, Severity, errors
@@ -48,7 +49,7 @@ def sound_front(
         file = read_audio_processor(notes.root, name)
     except CompileError as error:
         return None, (*problems, *error.problems)
-    found = (*problems, *sound_mismatches(file, roles))
+    found = (*problems, *sound_mismatches(file, roles, [stage]))
     if errors(found):
         return None, found
     parameters = {} if medium is None else _prompt(file, medium, said, tokens)
@@ -58,11 +59,11 @@ def sound_front(
     return front, found
 
 
-def sound_fits(notes: MediaNotes, roles: Roles) -> bool:
+def sound_fits(notes: MediaNotes, roles: Roles, stages: Sequence[Stage]) -> bool:
     """Whether there is a processor file that makes what the inputs take."""
     name, _ = processor_file(notes.root, AUDIO, notes.said[AUDIO], describes_audio)
     try:
-        return name is not None and not any(sound_mismatches(read_audio_processor(notes.root, name), roles))
+        return name is not None and not any(sound_mismatches(read_audio_processor(notes.root, name), roles, stages))
     except CompileError:
         return False
 
@@ -82,7 +83,7 @@ def _alone(said: Said, roles: Roles) -> Problem:
 
 def _prompt(file: AudioProcessor, medium: Medium, said: Said, tokens: SpecialTokens) -> dict[str, Any]:
     """What a prompt says of a sound: which token stands for an entry, where sounds go, how many entries one has."""
-    token = said.token if said.token is not None else only_entry(tokens, SOUND_PLACES)
+    token = entry_of(medium, said, tokens, SOUND_PLACES)
     found = place_parameters(token, tokens, said.plain, SOUND_PLACES) if token is not None else {}
     count = said.count or fixed_entries(medium)
     if count:

@@ -31,7 +31,7 @@ def sound_roles(stages: Sequence[Stage], notes: MediaNotes) -> Roles | None:
         return None
     found: dict[str, Port] = {FEATURES: features[0]}
     shape = features[0].shape or (None, None, None)
-    told = _is_told(notes)
+    told = is_told(notes)
     if shape[1] not in BANDS and not (told and any(isinstance(each, int) for each in shape[1:])):
         return None
     for port in (each for each in asked if each != features[0]):
@@ -53,16 +53,17 @@ def _beside(port: Port) -> str | None:
     return COUNT if "int" in port.dtype or port.dtype in _FLOATS else None
 
 
-def sound_mismatches(file: AudioProcessor, roles: Roles) -> Iterator[Problem]:
-    """What a file makes, held against what the graph takes."""
-    for what in (*_of_features(file, roles[FEATURES]), *_of_others(file, roles)):
+def sound_mismatches(file: AudioProcessor, roles: Roles, stages: Sequence[Stage]) -> Iterator[Problem]:
+    """What a file makes, held against what the graphs of `stages` take."""
+    features = roles[FEATURES]
+    for what in (*_of_features(file, features), *_of_others(file, roles), *_too_long(file, features, stages)):
         yield Problem("processor-mismatch", file.text.place(()), "", what, "make the file and the graph agree")
 
 
 def _of_features(file: AudioProcessor, port: Port) -> Iterator[str]:
     takes = f"the graph takes {port.name!r} as {spell_port(port)}"
     own = file.variants[0] if file.variants else None
-    first = own is None or own.bands_first
+    first = _bands_first(file)
     bands, frames = (port.shape or (None, None, None))[1:] if first else (port.shape or (None, None, None))[:0:-1]
     mels = own.mels if own is not None else file.mels
     if own is not None and isinstance(frames, int) and not isinstance(bands, int):
@@ -77,6 +78,21 @@ def _of_features(file: AudioProcessor, port: Port) -> Iterator[str]:
         yield f"features are made as float32, and {takes}"
 
 
+def _bands_first(file: AudioProcessor) -> bool:
+    return not file.variants or file.variants[0].bands_first
+
+
+def _too_long(file: AudioProcessor, port: Port, stages: Sequence[Stage]) -> Iterator[str]:
+    """Frames that a graph's own table of positions has no rows for, or too few for."""
+    axis = 2 if _bands_first(file) else 1
+    for each in (each for stage in stages for each in stage.signature.limits):
+        fits = each.least <= file.columns <= each.most if file.columns else not each.least
+        if (each.input, each.axis) == (port.name, axis) and not fits:
+            made = f"{file.columns} frames" if file.columns else "as many frames as the sound has"
+            takes = f"{each.least} to {each.most}" if each.least else f"at most {each.most}"
+            yield f"{file.name} makes {made}, and the graph's table of positions takes {takes} of {port.name!r}"
+
+
 def _of_others(file: AudioProcessor, roles: Roles) -> Iterator[str]:
     for role, port in roles.items():
         takes = f"the graph takes {port.name!r} as {spell_port(port)}"
@@ -86,7 +102,7 @@ def _of_others(file: AudioProcessor, roles: Roles) -> Iterator[str]:
             yield f"{file.name} makes as many frames as the sound has, and {takes}"
 
 
-def _is_told(notes: MediaNotes) -> bool:
+def is_told(notes: MediaNotes) -> bool:
     """Whether the package says anything of sound: a file, or a program."""
     said = notes.said[AUDIO]
     if said.config is not None or said.program is not None:

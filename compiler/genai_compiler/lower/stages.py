@@ -72,7 +72,7 @@ class Medium:
     """Stages that run when the caller gives their inputs. port: what takes the result.
 
     result: what they make; value: that, or `nothing`, a value too. merges: the stage's output, [a, b, ...], whose first
-    two axes are one for the port; None where they agree.
+    two axes are one for the port; None where they agree. entry: the token in whose places the graph puts entries.
     """
 
     stages: tuple[Stage, ...]
@@ -81,6 +81,27 @@ class Medium:
     value: str
     nothing: str
     merges: tuple[Stage, Port] | None = None
+    entry: int | None = None
+
+    @property
+    def merge(self) -> int:
+        """Patches of an edge of what an entry stands for, as the graphs tell; 0 where they do not."""
+        return merge_of(self.stages)
+
+    @property
+    def patch(self) -> int:
+        """Pixels of the edge of patches that a graph cuts whole pictures into; 0 where none does."""
+        return patch_of(self.stages)
+
+
+def merge_of(stages: Iterable[Stage]) -> int:
+    """Patches of an edge of what an entry stands for, as the graphs tell; 0 where they do not."""
+    return max(stage.signature.traits.merge for stage in stages)
+
+
+def patch_of(stages: Iterable[Stage]) -> int:
+    """Pixels of the edge of patches that a graph cuts whole pictures into; 0 where none does."""
+    return max(stage.signature.traits.patch for stage in stages)
 
 
 def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium] = ()) -> Data:

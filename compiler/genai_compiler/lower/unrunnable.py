@@ -23,7 +23,10 @@ def check_graph(model: ModelProto, artifact: str, has_state: bool, mask: str = "
             f"the graph changes its tables by length: where {' and '.join(switch.inputs)} gives a length compared "
             f"({switch.comparison}) with {switch.threshold}; keys cached before are not computed again"
         )
-        help = f"expect a break in quality when prompt and output together pass {switch.threshold} positions"
+        help = (
+            f"expect a break in quality when prompt and output together pass {switch.threshold} positions; load with "
+            "length_switch='recompute' to compute them again there, or 'refuse' to stay on one side"
+        )
         found.append(Problem("length-switch", where, "", what, help, Severity.WARNING))
     if drawn := random_ops(model):
         what = (

@@ -4,6 +4,7 @@ What a front can't be made for stays as it is: tensors that the caller gives.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.lower.decoder_components import Data, application_contract
@@ -11,6 +12,7 @@ from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
 from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files
 from genai_compiler.lower.file_or_tensors import file_or_tensors, media_told
+from genai_compiler.lower.media_doubts import media_doubts
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
 from genai_compiler.lower.picture_fitting import Roles
 from genai_compiler.lower.picture_front import picture_front, picture_roles
@@ -71,7 +73,7 @@ def _of_sound(media: list[Medium], notes: MediaNotes) -> Medium | None:
     """The medium that is sound: of several that could be, the first that takes what a file makes."""
     roles = [(each, sound_roles(each.stages, notes)) for each in media if picture_roles(each) is None]
     found = [(each, its) for each, its in roles if its is not None]
-    fitting = [each for each, its in found if len(found) > 1 and sound_fits(notes, its)]
+    fitting = [each for each, its in found if len(found) > 1 and sound_fits(notes, its, each.stages)]
     return next(iter([*fitting, *(each for each, _ in found)]), None)
 
 
@@ -81,14 +83,15 @@ def _front(
     """The front of a medium, None where its tensors are the caller's. taken: the media that have one already."""
     pictures, sounds = picture_roles(medium), sound_roles(medium.stages, notes) if heard else None
     if pictures is not None and IMAGE not in taken:
+        kind = IMAGE
         front, found = _picture_front(notes, medium, pictures, tokens)
-        taken.add(IMAGE)
     elif pictures is None and sounds is not None and AUDIO not in taken:
+        kind = AUDIO
         front, found = sound_front(notes, medium.stages[-1], sounds, tokens, medium)
-        taken.add(AUDIO)
     else:
         return None
-    problems += found
+    taken.add(kind)
+    problems += (*found, *media_doubts(kind, notes.said[kind], medium, tokens))
     return front
 
 
@@ -139,7 +142,7 @@ def _either(front: FileFront, medium: Medium, facts: DecoderFacts, workflow: Dat
 
 
 def _called(medium: Medium, value: str) -> Medium:
-    return Medium(medium.stages, medium.port, medium.result, value, medium.nothing, medium.merges)
+    return replace(medium, value=value)
 
 
 def placed(front: FileFront, facts: DecoderFacts) -> bool:

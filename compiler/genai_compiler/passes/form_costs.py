@@ -65,14 +65,13 @@ class FormCosts:
         return sum(each * float(TURNS**depth) for depth, each in self.by_depth(forms).items())
 
     def _run(self, component: Component, run: Invoke) -> float:
-        costs, taken, given = self.profile.costs, len(run.inputs), max(len(run.outputs), 1)
+        taken, given = len(run.inputs), max(len(run.outputs), 1)
         if component.host is not None:
             return self.hosted(component.name, component.host, taken, given)
         if component.adapter is not None:
             return 0.0
         names = [each.component for each in _members(component)] or [component.name]
-        around = costs.session.call + taken * costs.session.input + given * costs.session.output
-        return around + sum(map(self.inside, names))
+        return self.profile.costs.run(taken, given) + sum(map(self.inside, names))
 
     def hosted(self, name: str, program: HostProgram, taken: int, given: int) -> float:
         """One invoke that numpy does."""

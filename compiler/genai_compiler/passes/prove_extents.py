@@ -42,7 +42,7 @@ def prove_extents(plan: Plan, profile: Profile) -> Plan:
     known = _Known(plan, profile)
     body = _whole(known)
     if any(isinstance(op, Loop) for op in walk(body)):
-        body = tuple(map(_as_steady, body, proved(irreplaceable(plan), profile)[0]))
+        body = _all_as_steady(body, proved(irreplaceable(plan), profile)[0])
     if body == plan.body:
         return plan
     note = f"prove_extents: {known.dropped} comparisons of extents hold in every run and are not made"
@@ -54,18 +54,21 @@ def irreplaceable(plan: Plan) -> Plan:
     return replace(plan, components=tuple(replace(each, overridable=False) for each in plan.components))
 
 
+def _all_as_steady(ops: tuple[Op, ...], others: tuple[Op, ...]) -> tuple[Op, ...]:
+    return tuple(_as_steady(*pair) for pair in zip(ops, others, strict=True))
+
+
 def _as_steady(op: Op, other: Op) -> Op:
     """An op whose loops say what the same loops of the other say to be steady."""
     match op, other:
         case Loop(), Loop():
-            body = tuple(map(_as_steady, op.body, other.body))
-            return replace(op, body=body, steady=other.steady)
+            return replace(op, body=_all_as_steady(op.body, other.body), steady=other.steady)
         case Branch(), Branch():
             cases = tuple(
-                (key, tuple(map(_as_steady, ops, others)))
+                (key, _all_as_steady(ops, others))
                 for (key, ops), (_, others) in zip(op.cases, other.cases, strict=True)
             )
-            default = tuple(map(_as_steady, op.default, other.default or ())) if op.default is not None else None
+            default = _all_as_steady(op.default, other.default or ()) if op.default is not None else None
             return replace(op, cases=cases, default=default)
         case _:
             return op

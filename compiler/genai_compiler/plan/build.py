@@ -13,6 +13,7 @@ from genai_compiler.plan.build_steps import StepBuilder
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram, image_program
 from genai_compiler.plan.ir import Adapter, Cell, Component, Input, Op, Output, Plan, Type
+from genai_compiler.plan.limits import limited
 from genai_compiler.plan.literals import literal
 from genai_compiler.plan.lora import adaptation
 from genai_compiler.plan.processor_files import PROCESSORS, file_program
@@ -65,8 +66,10 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     plan = Plan(
         name=package.title or package.root.name,
         dialect=package.dialect,
-        inputs=tuple(
-            each for each in inputs if each.name not in _unread(steps.superseded | draft_seeds(package), body)
+        inputs=limited(
+            (each for each in inputs if each.name not in _unread(steps.superseded | draft_seeds(package), body)),
+            body,
+            package,
         ),
         outputs=outputs,
         components=components,

@@ -16,6 +16,7 @@ from genai_compiler.plan.decoder_traits import (
     shift_of,
     slot_dim,
     state_group,
+    switch_of,
     tells_rows_apart,
     window_of,
 )
@@ -290,6 +291,7 @@ class DecoderLoop:
             alone=window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
             shift=shift_of(self._parameters()),
             switched=bool(switches),
+            switch=switch_of(graph, mask),
         )
 
     def _streams(self) -> Pairs:

@@ -8,18 +8,27 @@ from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.package import Graph
 from genai_compiler.read.signature import Port
+from genai_compiler.read.switch_length import switch_length
 
 
 def tells_rows_apart(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:
-    """Whether rows of different length may share a run: something tells the graph where each row ends."""
+    """Whether rows of different length may share a run: something tells the graph where each row ends.
+
+    Not where tables change with the length: a longer row would choose those of a shorter one.
+    """
     fixed_size = any(GROWTH not in slot.dims for group in groups for slot in group.slots)
-    if mask is None or fixed_size:
+    if mask is None or fixed_size or switch_of(graph, mask):
         return False
     ops = graph.signature.cache_ops
     cached = {pair for op in ops for pair in ((op.past_key, op.present_key), (op.past_value, op.present_value))}
     held = {(slot.past, slot.present) for group in groups for slot in group.slots}
     own_lengths = bool(ops) and held <= cached and all(writes_in_place(op) for op in ops)
     return (own_lengths and mask.constant_width) if mask.use == "lengths" else positions
+
+
+def switch_of(graph: Graph, mask: Mask | None) -> int:
+    """Positions for which the graph takes its first tables, 0 where it has one set."""
+    return switch_length(graph.model, mask.port) if mask is not None and not graph.absent else 0
 
 
 def runs_token_by_token(first: Graph, tokens: Port) -> bool:

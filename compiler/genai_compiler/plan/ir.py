@@ -89,7 +89,8 @@ class Type:
 class Input:
     """A workflow input. `source` is request, application or literal; `role` the runtime role ("" when opaque).
 
-    held: the session cell whose stored value takes its place for steps ("" for none).
+    held: the session cell whose stored value takes its place for steps ("" for none). limits: (axis, least, most) of
+    extents that a graph's own tables bound; patches: (pixels of an edge, how many a picture has), likewise.
     """
 
     name: str
@@ -102,6 +103,8 @@ class Input:
     present_as: str
     origin: str
     held: str = ""
+    limits: tuple[tuple[int, int, int], ...] = ()
+    patches: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,7 @@ class DecodeFacts:
     [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
     the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run. by_graph: ways of
     drawing a token that a graph of ours takes unless a caller wants it otherwise; None where there are no such graphs.
+    switch: positions for which the graph takes its first tables, 0 where it has one set.
     """
 
     component: str
@@ -165,6 +166,7 @@ class DecodeFacts:
     prompt_component: str = ""
     window: Window | None = None
     alone: bool = False
+    switch: int = 0
     shift: Shift | None = None
     by_graph: tuple[str, ...] | None = None
 

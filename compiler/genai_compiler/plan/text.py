@@ -33,6 +33,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     for each in plan.inputs:
         yield f"input %{each.name}: {each.type}  {_input_facts(each)}"
+        if each.patches is not None:
+            yield f"  pictures of {each.patches[1]} patches of {each.patches[0]} pixels, by a table of positions"
+        yield from (f"  axis {axis}: {least} to {most}, by a table of positions" for axis, least, most in each.limits)
     for output in plan.outputs:
         yield f"output {output.name}: {output.type}  {output.role}{', row-wise' if output.rowwise else ''}"
     for component in plan.components:
@@ -141,6 +144,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
         yield from _pages(facts.pages)
     if facts.prompt_component:
         yield f"  with the prompt {facts.prompt_component} runs in its place"
+    if facts.switch:
+        yield f"  other tables behind {facts.switch} positions"
     if facts.window is not None:
         yield f"  prompts go in by {facts.window.size} tokens, filled up with {facts.window.pad}"
     if facts.shift is not None:

@@ -84,11 +84,14 @@ class Positions(Open):
 
 
 class Vision(Open):
-    """Where pictures go in a prompt. placeholder_per_image: one token stands for a whole picture."""
+    """Where pictures go in a prompt. placeholder_per_image: one token stands for a whole picture. token_pooling_factor:
+    patches of a picture that one entry is made of.
+    """
 
     image_token_id: Count | None = None
     image_placeholder_token_id: Count | None = None
     placeholder_per_image: bool | None = None
+    token_pooling_factor: Count | None = None
 
 
 class Programs(Open):

@@ -86,8 +86,8 @@ class GenaiConfig:
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
     path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
     that stands for an entry of it; visual_tokens: how many entries a picture has, None where nobody says;
-    processor_files: medium -> the file that is named for it. state_groups: what the decoder's state is said to be;
-    block_size: positions a page of a paged cache, where `engine` says so.
+    processor_files: medium -> the file that is named for it; vision_numbers: sizes that `vision` states. state_groups:
+    what the decoder's state is said to be; block_size: positions a page of a paged cache, where `engine` says so.
     """
 
     text: ConfigText
@@ -108,6 +108,7 @@ class GenaiConfig:
     media_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     visual_tokens: int | None = None
     processor_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    vision_numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     state_groups: tuple[StateGroupConfig, ...] = ()
     block_size: int | None = None
 
@@ -162,6 +163,7 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         media_tokens=_media_tokens(model),
         processor_files=_processor_files(model),
         visual_tokens=_positive(model.section("vision"), "num_visual_tokens"),
+        vision_numbers=_vision_numbers(model.section("vision")),
         state_groups=_state_groups(model.section("decoder")),
         block_size=_block_size(root),
     )
@@ -183,6 +185,11 @@ def _processor_files(model: Section) -> dict[str, str]:
         if stated:
             found[medium] = stated
     return found
+
+
+def _vision_numbers(vision: Section) -> dict[str, int]:
+    stated = {key: _positive(vision, key) for key in ("patch_size", "spatial_merge_size") if key in vision.members}
+    return {key: value for key, value in stated.items() if value is not None}
 
 
 def _media_tokens(model: Section) -> dict[str, int]:

@@ -15,6 +15,7 @@ from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.lower.iterative import is_iterative, lower_iterative
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.plain_folder import CONFIG, is_plain_folder, lower_plain
+from genai_compiler.lower.single_front import processor_notes
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -151,7 +152,7 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
         text=lowered.text,
         session=lowered.session_options,
         sampled_ids=lowered.sampled_ids,
-        notes=lowered.notes,
+        notes=(*lowered.notes, *processor_notes(root, lowered.document)),
         warnings=lowered.problems,
         hints=lowered.hints,
         lowered=lowered.document,

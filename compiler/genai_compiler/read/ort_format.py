@@ -5,6 +5,7 @@ native code on a file that may be anybody's: compiling refuses it, and `genai-co
 """
 
 from pathlib import Path
+from shlex import quote
 
 from genai_compiler.problem import Place, Problem
 
@@ -35,7 +36,8 @@ def ort_format(name: str) -> Problem:
 def way_out(name: str) -> str:
     """What to type for the file `name` of a package."""
     made = name.removesuffix(SUFFIX) + ".onnx"
-    command = f"genai-compile convert {name} -o {made}"
+    words = ("genai-compile", "convert", name, "-o", made)
+    command = " ".join(map(quote, words))  # a package's file names are anybody's, and this line is for pasting
     return f"if you trust the file, run `{command}` in the package's folder, and name {made} wherever {name} is named"
 
 

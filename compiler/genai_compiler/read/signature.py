@@ -15,9 +15,12 @@ from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import CacheOp, cache_ops
 from genai_compiler.read.external_data import check_external_data, external_tensors
 from genai_compiler.read.graph_form import form_fault
+from genai_compiler.read.media_traits import NO_TRAITS, MediaTraits, media_traits
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of
 from genai_compiler.read.onnx_wire import WireFault, without_bulk_data
 from genai_compiler.read.ort_format import is_ort_format, ort_format
+from genai_compiler.read.own_patches import Patches, own_patches
+from genai_compiler.read.own_tables import Limit, own_limits
 from genai_compiler.read.paged import PagedInputs, paged_inputs
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
 
@@ -58,6 +61,8 @@ class Signature:
 
     defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
     every initializer is listed as an input, and none can be given. paged: what attention over paged caches takes.
+    limits: extents of inputs that the graph's own tables of positions bound. traits: what it tells of media.
+    patches: how many its pictures must have.
     """
 
     inputs: tuple[Port, ...]
@@ -68,6 +73,9 @@ class Signature:
     cache_ops: tuple[CacheOp, ...]
     defaulted: tuple[Port, ...] = ()
     paged: PagedInputs | None = None
+    limits: tuple[Limit, ...] = ()
+    traits: MediaTraits = NO_TRAITS
+    patches: tuple[Patches, ...] = ()
 
 
 def read_signature(path: Path, root: Path) -> Signature:
@@ -117,6 +125,9 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         cache_ops=cache_ops(graph),
         defaulted=tuple(port_of(each) for each in graph.input if each.name in held and model.ir_version > _FIXED),
         paged=paged_inputs(graph),
+        limits=own_limits(model),
+        traits=media_traits(model),
+        patches=own_patches(model),
     )
 
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.read.token_ids import MAX_BYTES
+from genai_compiler.read.token_ids import MAX_BYTES, token_ids
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Added tokens by id."""
+    """Added tokens by id. count: one more than the largest id of any token, 0 where nothing tells."""
 
     by_id: Mapping[int, str] = field(default_factory=dict[int, str])
+    count: int = 0
 
     def text(self, token: int) -> str | None:
         """A token's text, None where it is no added one."""
@@ -38,4 +39,4 @@ def special_tokens(tokenizer: Path | None) -> SpecialTokens:
         content, number = (each.get("content"), each.get("id")) if isinstance(each, dict) else (None, None)
         if isinstance(content, str) and content and isinstance(number, int) and not isinstance(number, bool):
             found[number] = content
-    return SpecialTokens(found)
+    return SpecialTokens(found, token_ids(tokenizer).count)
