@@ -64,7 +64,7 @@ def test_a_package_is_compiled_beside_itself(package: Path, capsys: pytest.Captu
         "tokens int64",
         "decoder (model.onnx)",
         "shared-buffer",
-        "1 session runs a token",
+        "1 session run a token",
     ):
         assert said in out
     assert names(package.parent) == ["package", "package.compiled"]
@@ -198,6 +198,18 @@ def test_a_file_is_never_replaced(package: Path, capsys: pytest.CaptureFixture[s
     assert main(["convert", str(package), "-o", str(package.parent / "file" / "below")]) == 2
     assert "disk-failed" in (said := capsys.readouterr().err) or "bad-output" in said
     assert (package.parent / "file").read_text() == "x"
+
+
+def test_convert_alone_asks_for_a_package(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["convert"])
+    assert left.value.code == 2
+    assert "usage: genai-compile convert" in capsys.readouterr().err
+    (tmp_path / "convert").mkdir()
+    refused(capsys, "no-package", Path("convert"))
 
 
 def test_an_unknown_option_is_the_command_lines_fault(package: Path) -> None:

@@ -67,6 +67,15 @@ def test_a_code_is_explained_as_the_page_has_it(capsys: pytest.CaptureFixture[st
     assert "RequestError" in shown
 
 
+def test_a_link_names_its_page() -> None:
+    assert "    way out: see options (docs/options.md)" in explain("bad-sampling-options")[1]
+
+
+def test_no_section_explains_a_code_twice() -> None:
+    rows = [(code, row.section, row.what) for code, found in problem_page().items() for row in found]
+    assert sorted(rows) == sorted(set(rows))
+
+
 def test_a_code_of_two_sections_has_both() -> None:
     _, lines = explain("unknown-provider")
     assert len([each for each in lines if each.startswith("  genai")]) == 2

@@ -1,6 +1,7 @@
 """genai-compile --memory as a command: what it prints, and that it writes only what was asked for."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def test_it_prints_a_table_and_writes_nothing(package: Path, capsys: pytest.Capt
     assert "batch 2, prompt 8, context 16 tokens" in out
     assert "one more token of one row costs 512 bytes of state" in out
     assert out.count("<- the peak") == 1
+    assert "1 session, 34 nodes" in out
+    sizes = [each for each in out.splitlines() if re.search(r"[0-9.]+ MB", each) and "MB are" not in each]
+    assert len({each.index(" MB") for each in sizes}) == 1, "the column of sizes is straight"
     assert [each.name for each in package.parent.iterdir()] == ["package"]
 
 

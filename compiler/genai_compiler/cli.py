@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from genai_compiler.driver import STAGES
 
         given = sys.argv[1:] if argv is None else argv
-        if given[:1] == ["convert"] and len(given) > 1:
+        if given[:1] == ["convert"] and (len(given) > 1 or not Path("convert").exists()):
             from genai_compiler.convert_command import convert
 
             return convert(given[1:])

@@ -13,7 +13,7 @@ def memory_lines(found: MemoryPlan) -> Iterator[str]:
     asked = f"batch {lengths.batch}, prompt {lengths.prompt}{runs}, context {lengths.context} tokens"
     yield f"memory of a process: {asked}"
     yield f"  one more token of one row costs {found.per_token} bytes of state"
-    width = max(len(each.name) for each in found.terms)
+    width = max(*(len(each.name) for each in found.terms), *(len(name) for name, _ in found.phases))
     for each in found.terms:
         mark = "~" if each.estimated else " "
         yield f"  {each.name:{width}} {mark}{_shown(each.bytes):>8} MB  {each.source}"

@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def printable(text: str) -> str:
     """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
 

@@ -35,5 +35,6 @@ def _rows(page: str) -> Iterator[tuple[str, Entry]]:
 
 
 def _plain(cell: str) -> str:
-    """A cell without its marks: links keep their words."""
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).replace("`", "").strip()
+    """A cell without its marks: links keep their words, and the page of docs/ that they lead to."""
+    named = re.sub(r"\[([^]]*)\]\(([a-z-]+\.md)[^)]*\)", r"\1 (docs/\2)", cell)
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", named).replace("`", "").strip()

@@ -8,7 +8,7 @@ from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
 from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.uses import walk
-from genai_compiler.problem import printable
+from genai_compiler.problem import counted, printable
 
 RUNTIME = "the runtime"
 
@@ -59,8 +59,9 @@ def _runs(plan: Plan) -> str:
     loop = next((op for op in plan.body if isinstance(op, Loop)), None)
     before = _count(tuple(op for op in plan.body if not isinstance(op, Loop)), plan)
     if loop is None:
-        return f"{before} session runs an invocation"
-    return f"{_count((*loop.body, *loop.advance), plan)} session runs a token (iteration), {before} before the first"
+        return f"{counted(before, 'session run')} an invocation"
+    again = counted(_count((*loop.body, *loop.advance), plan), "session run")
+    return f"{again} a token (iteration), {before} before the first"
 
 
 def _count(ops: tuple[Op, ...], plan: Plan) -> int:

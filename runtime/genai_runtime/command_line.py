@@ -76,7 +76,7 @@ def refuse_picture_options(found: argparse.Namespace) -> None:
     given = [each for each in (*PICTURE, "save") if getattr(found, each) is not None]
     given += ["input"] if found.input else []
     if given:
-        raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes text, no pictures")
+        raise _without_effect(given, "this package makes text, no pictures")
 
 
 def refuse_text_options(found: argparse.Namespace) -> None:
@@ -84,7 +84,7 @@ def refuse_text_options(found: argparse.Namespace) -> None:
     names = [each for each in (*_OF_TEXT, "chat", "system", "stats") if each != "seed"]
     given = [each for each in names if getattr(found, each) not in (None, False, [])]
     if given:
-        raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes pictures, no text")
+        raise _without_effect(given, "this package makes pictures, no text")
 
 
 def refuse_generation_options(found: argparse.Namespace) -> None:
@@ -92,7 +92,11 @@ def refuse_generation_options(found: argparse.Namespace) -> None:
     names = [each for each in (*_OF_TEXT, *PICTURE, "chat", "system", "stats") if each not in ("image", "audio")]
     given = [each for each in names if getattr(found, each) not in (None, False, [])]
     if given:
-        raise RequestError("unsupported-option", f"{_spelled(given)}: this package makes neither text nor pictures")
+        raise _without_effect(given, "this package makes neither text nor pictures")
+
+
+def _without_effect(given: Sequence[str], why: str) -> RequestError:
+    return RequestError("unsupported-option", f"{_spelled(given)}: {why}", help=f"leave {_spelled(given)} out")
 
 
 def _spelled(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from genai_compiler.plan.ir import Plan, SpeculativeBlock
 from genai_compiler.plan.memory_runs import Lengths, Run, runs_of
 from genai_compiler.plan.memory_state import state_memory
 from genai_compiler.plan.uses import walk
+from genai_compiler.problem import counted
 from genai_compiler.read.activations import Workspace
 from genai_compiler.read.packing import WeightMemory, weight_memory
 from genai_compiler.read.request_extents import lengths_vary
@@ -64,7 +65,7 @@ def memory_plan(plan: Plan, models: Mapping[str, ModelProto], lengths: Lengths, 
     weights = {name: weight_memory(model) for name, model in used.items()}
     state = state_memory(plan, lengths, values)
     nodes = sum(len(model.graph.node) for model in used.values())
-    own = Term("sessions", SESSION + NODE * nodes, f"{len(used)} sessions, {nodes} nodes", True)
+    own = Term("sessions", SESSION + NODE * nodes, f"{counted(len(used), 'session')}, {counted(nodes, 'node')}", True)
     loaded = base.bytes + own.bytes + sum(each.loaded for each in weights.values())
     first, all_runs = _largest(runs, "before"), _largest(runs, "")
     read = _read(weights, lengths)
