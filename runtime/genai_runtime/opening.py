@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
 from genai_runtime.cores import allowed_cores
+from genai_runtime.huge_pages import gather_behind
 from genai_runtime.kernels import check_kernels
 from genai_runtime.length_switch import hold_choice
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
@@ -77,6 +78,7 @@ def load(
     driven = noted, prefill_chunk or 0, drawn, length_switch
     sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
     executor = _executor(manifest, sessions)
+    gather_behind(sum(each["size"] for each in manifest.data["files"]))
     from genai_runtime.model import Model
 
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
