@@ -7,6 +7,7 @@ stays the same. Elsewhere, and where the kernel refuses, nothing happens.
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -17,6 +18,8 @@ PAGE = 2 << 20
 """Bytes of a huge page on x86-64, and on arm64 with base pages of 4 KiB."""
 WORTH = 32 << 20
 """Bytes of weights from which it is worth the time: a tenth of a second for 50 MB."""
+WAIT = 1.0
+"""Seconds until it begins: a first request right behind the opening would wait for the kernel, twice its own time."""
 SWITCH = "GENAI_RUNTIME_HUGE_PAGES"
 """Environment variable: 0 leaves memory as it is."""
 
@@ -25,9 +28,14 @@ def gather_behind(weights: int) -> Thread | None:
     """Start to gather this process's memory, in a thread of its own. weights: bytes of them. None: not done."""
     if not sys.platform.startswith("linux") or weights < WORTH or os.environ.get(SWITCH) == "0":
         return None
-    thread = Thread(target=gather, name="genai-huge-pages", daemon=True)
+    thread = Thread(target=_later, name="genai-huge-pages", daemon=True)
     thread.start()
     return thread
+
+
+def _later() -> None:
+    time.sleep(WAIT)
+    gather()
 
 
 def gather(maps: Path = Path("/proc/self/maps")) -> int:

@@ -39,6 +39,7 @@ def test_without_a_list_of_memory_nothing_happens(tmp_path: Path) -> None:
 def test_small_models_other_systems_and_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr(huge_pages, "gather", lambda: calls.append(1))
+    monkeypatch.setattr(huge_pages, "WAIT", 0)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv(huge_pages.SWITCH, raising=False)
     assert gather_behind(WORTH - 1) is None
