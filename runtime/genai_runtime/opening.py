@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import RLock, Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from genai_runtime.timings import Timings
 
 MAX_THREADS = 1024
+_IMPORTING = RLock()
+"""Held while an executor is imported: another thread that loads the same folder would find half a module."""
 
 
 def load(
@@ -190,7 +192,8 @@ def _try_to_import(name: str) -> None:
 def _executor_class(manifest: Manifest) -> Any:
     home = hashlib.sha256(os.fsencode(manifest.executor.resolve())).hexdigest()[:8]
     name = f"genai_executor_{manifest.data['executor_sha256'][:16]}_{home}"
-    module = sys.modules.get(name) or _import(name, manifest.executor)
+    with _IMPORTING:
+        module = sys.modules.get(name) or _import(name, manifest.executor)
     made_for = getattr(module, "ABI_VERSION", None)
     if made_for == abi.ABI_VERSION and hasattr(module, "Executor"):
         return module.Executor
