@@ -34,11 +34,11 @@ Contestants take turns: one generation each a round, in an order that rotates an
 in a process of its own, since where memory lies decides how fast a session is, and one contestant's way with it would
 change the others' figures; (c) and (d) need other versions of their libraries too. All processes are started anew after
 five rounds (three with the tiny decoders), because one process may be a little faster than the next of the same
-program; turns begin {aged} seconds after the last was opened. A figure of a contestant in a round is the median over that generation's steps. What is compared is
-always two figures of the same round; tables give the median of that ratio over the rounds and, in brackets, the
-interval in which that median lies with 95 % confidence (percentile bootstrap over the rounds). Absolute times are
-medians over the rounds and hold for that machine and that hour only. The parts were measured one after another, and no
-ratio mixes two of them.
+program; turns begin {aged} seconds after the last was opened. A figure of a contestant in a round is the median over
+that generation's steps. What is compared is always two figures of the same round; tables give the median of that ratio
+over the rounds and, in brackets, the interval in which that median lies with 95 % confidence (percentile bootstrap over
+the rounds). Absolute times are medians over the rounds and hold for that machine and that hour only. The parts were
+measured one after another, and no ratio mixes two of them.
 
 One contestant of a part, mostly (a), runs twice in two processes, the first and the last one opened: what the two
 differ by is what differs when nothing does. The A/A deviation is the end of that ratio's interval that is farther from
