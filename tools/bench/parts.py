@@ -73,7 +73,7 @@ PARTS: dict[str, Part] = {
     "steps": Part(
         "compiling packages of 1 to 2,000 steps",
         45,
-        lambda place, rounds: compile_cost.compile_steps(place, min(rounds, 3)),
+        lambda place, rounds: compile_cost.compile_steps(place, min(rounds, 7)),
     ),
 }
 
