@@ -28,6 +28,8 @@ LOOKED_AT = 16
 """Times the weights: so much memory is looked at, at most. Programs reserve far more than they use."""
 SLOW = 0.05
 """Seconds of processor time in one call from which it ends: the kernel moves other memory to make room."""
+PAUSE = 3
+"""Times what a call took that nothing is done behind it: a quarter of a core at most, also where there is but one."""
 SYSTEM = Path("/sys/kernel/mm/transparent_hugepage")
 PAGEMAP = Path("/proc/self/pagemap")
 PRESENT, OF_A_FILE, EXCLUSIVE = np.uint64(1 << 63), np.uint64(1 << 61), np.uint64(1 << 56)
@@ -119,7 +121,7 @@ def advice() -> Advise:
 
 
 def collapse(places: Iterator[int], size: int, advise: Advise) -> int:
-    """Gather one huge page after the other; the time that one takes is left to others behind it. Returns bytes."""
+    """Gather one huge page after the other, with a pause behind each. Returns bytes."""
     taken = 0
     for each in places:
         began, used = time.perf_counter(), time.thread_time()
@@ -130,5 +132,5 @@ def collapse(places: Iterator[int], size: int, advise: Advise) -> int:
         taken += 0 if said else size
         if used > SLOW:
             break
-        time.sleep(spent)
+        time.sleep(PAUSE * spent)
     return taken

@@ -139,6 +139,14 @@ def test_a_kernel_that_must_make_room_is_left_alone(monkeypatch: pytest.MonkeyPa
     assert kernel.asked == PLACES[:1]
 
 
+def test_most_of_a_core_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = list[float]()
+    monkeypatch.setattr(collapse.time, "sleep", pauses.append)
+    assert collapse.collapse(iter(PLACES), SIZE, Kernel(work=0.004)) == 8 * SIZE
+    assert len(pauses) == 8
+    assert min(pauses) >= 3 * 0.004
+
+
 PROCESS = """
 import ctypes, mmap, os, re, sys
 from genai_runtime import collapse, huge_pages
