@@ -127,6 +127,9 @@ class Generation:
             for row in self._rows:
                 row.finish_reason = row.finish_reason or "failed"
             raise
+        except BaseException:  # an interrupt: the run is over, and nothing of it failed
+            self._mark_cancelled()
+            raise
 
     def _drain(self) -> None:
         self._running.quiet = not self._text.stops
