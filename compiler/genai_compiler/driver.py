@@ -260,6 +260,8 @@ def _built(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     """The plan of a package that has passed every check; what the build raises then is a bug of ours."""
     try:
         return build(package)
+    except ModuleNotFoundError:  # a library that is imported when a package needs it
+        raise
     except Exception as bug:
         raise InternalError("build", f"{type(bug).__name__}: {bug}") from bug
 
@@ -268,6 +270,8 @@ def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
     """One pass; what it raises is a bug of ours and is reported with the plan that it had in hand."""
     try:
         return run(plan, profile)
+    except ModuleNotFoundError:
+        raise
     except Exception as bug:
         raise InternalError(stage, f"{type(bug).__name__}: {bug}", plan_text(plan)) from bug
 

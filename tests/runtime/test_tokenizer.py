@@ -78,10 +78,10 @@ def test_a11_merges_as_pairs_and_as_strings(tmp_path: Path) -> None:
 
 
 def test_a11_an_old_library_is_told_from_a_bad_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_str(text: str) -> None:
+    def from_buffer(data: bytes) -> None:
         raise Exception("data did not match any variant of untagged enum ModelWrapper")
 
-    old = types.SimpleNamespace(__version__="0.19.1", Tokenizer=types.SimpleNamespace(from_str=from_str))
+    old = types.SimpleNamespace(__version__="0.19.1", Tokenizer=types.SimpleNamespace(from_buffer=from_buffer))
     monkeypatch.setitem(sys.modules, "tokenizers", old)
     with pytest.raises(LoadError, match=r"(?s)tokenizers 0\.19\.1 does not accept.*merges are pairs.*>=0\.20"):
         opened(tmp_path, sentence_piece())
