@@ -117,8 +117,9 @@ def compile_package(
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
+    of_text = check_text_side(loaded)  # before planning, which takes the memory that a tokenizer's library gives back
     plan, warnings = _planned(loaded, options, trace)
-    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
+    problems = ordered((*loaded.warnings, *warnings, *of_text, *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2], *limit_notes(plan))
     memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":
