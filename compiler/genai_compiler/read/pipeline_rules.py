@@ -151,7 +151,7 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
     ending = pipeline.generation_loop
     if ending is not None:
         _word(resolving, (*PIPELINE, "generation_loop"), "generation_loop", ending, _ENDINGS)
-    if ending in _ENDINGS[1:]:
+    if ending == "denoising":
         refuse((*PIPELINE, "generation_loop"), f"a generation loop of kind {ending!r} is not compiled yet")
     for key in ("roles", "strategy", "controller"):
         if getattr(pipeline, key):
