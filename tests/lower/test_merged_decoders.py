@@ -243,7 +243,7 @@ def test_a_merged_decoder_stands_for_the_files_of_its_networks(beside: str, tmp_
         compile_package(folder, out=folder.with_name("out"))
     executors = [folder.with_name("out").joinpath("executor.py").read_text() for folder in (two, four)]
     assert executors[0] == executors[1]
-    said = "left aside: 'decoder_model.onnx' and 'decoder_with_past_model.onnx', which the merged decoder holds"
+    said = "left aside: 'decoder_model.onnx', 'decoder_with_past_model.onnx', which the merged decoder holds"
     assert said in load_package(four).notes
     assert not any("left aside" in each for each in load_package(two).notes)
 
