@@ -12,6 +12,7 @@ from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_fa
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
 from genai_compiler.plan.decoder_traits import (
+    one_by_step,
     runs_token_by_token,
     shift_of,
     slot_dim,
@@ -287,6 +288,7 @@ class DecoderLoop:
             front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
             pages=pages,
             prompt_component=prompt,
+            one_by_step=bool(prompt) and one_by_step(self._parameters()),
             window=(window := window_of(self._parameters())),
             alone=window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
             shift=shift_of(self._parameters()),
