@@ -211,7 +211,7 @@ def test_flat_keys_with_an_emphasis_are_refused_for_what_they_leave_unsaid(
     """They are never taken for the features that have the same lengths and no emphasis."""
     ((path, what),) = flat_problems(tmp_path, keys)
     assert path == "preemphasis"
-    assert "do not say what scale of bands, what logarithm and what around the clip" in what
+    assert "do not say which bands, which logarithm and what around the clip" in what
     assert "feature_extraction.sequence" in what
 
 

@@ -268,8 +268,8 @@ class DecoderLoop:
         fed |= switches
         self._unfed(steps, graph, fed, groups)
         one_token = runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
-        media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = not packs and last_token_only(graph.model, logits)
+        even = one_token or cut or bool(self.front and self.front.media)  # padding might stand for an entry of media
         return DecodeFacts(
             component=component,
             tokens=tokens,
@@ -279,8 +279,7 @@ class DecoderLoop:
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
-            ragged=packs
-            or (not one_token and not cut and not media and tells_rows_apart(graph, mask, positions in inputs, groups)),
+            ragged=packs or (not even and tells_rows_apart(graph, mask, positions in inputs, groups)),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),

@@ -37,7 +37,6 @@ _FLAT_WITHOUT_EFFECT: Mapping[str, tuple[Json, ...]] = {
     "audio_feat_stride": (1,),
 }
 """Keys of other extractors -> the values with which they change nothing of these features."""
-_STATED = "write the file as feature_extraction.sequence, whose operations (NemoLogMel, Phi4AudioEmbed) have them all"
 
 
 @dataclass(frozen=True)
@@ -216,9 +215,10 @@ class _Reading:
         assert isinstance(root, dict)
         if root.get("preemphasis"):
             what = (
-                f"preemphasis is {root['preemphasis']!r}: these keys do not say which scale of bands, which logarithm"
+                f"preemphasis is {root['preemphasis']!r}: these keys do not say which bands, which logarithm and what "
             )
-            self.refuse(("preemphasis",), f"{what} and what around the clip go with it; {_STATED}")
+            what += "around the clip go with it; write the file as feature_extraction.sequence, whose operations "
+            self.refuse(("preemphasis",), f"{what}({_spelled(('emphasised', 'natural'))}) have them all")
             return self.file
         for key, plain in _FLAT_WITHOUT_EFFECT.items():
             if root.get(key) not in (None, *plain):
