@@ -169,6 +169,14 @@ def test_an_encoder_that_is_called_a_decoder_is_told_the_word(tmp_path: Path) ->
     assert 'write "generation_loop": "single_pass"' in refused.help
 
 
+def test_two_sessions_that_would_be_one_component(tmp_path: Path) -> None:
+    sessions = {name: {"file": "model.onnx"} for name in ("decoder", "decoder_model")}
+    flow = [{"run": name} for name in sessions]
+    document = {"version": 2, "pipeline": {"sessions": sessions, "flow": flow, "generation_loop": "single_pass"}}
+    (refused,) = problems(package(tmp_path / "p", document, {"model.onnx": encoder()}))
+    assert (refused.code, refused.path) == ("value-defined-twice", "pipeline.sessions")
+
+
 def test_a_loop_of_denoising_steps_stays_refused(tmp_path: Path) -> None:
     document = pipeline(ALONE, generation_loop="denoising")
     (refused,) = problems(package(tmp_path / "p", document, {"model.onnx": encoder()}))

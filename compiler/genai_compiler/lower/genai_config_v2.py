@@ -11,7 +11,7 @@ from typing import Any
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
 from genai_compiler.lower.dataflow import Edge
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
@@ -19,6 +19,7 @@ from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
 from genai_compiler.lower.pipeline_devices import session_options
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,
+    check_names,
     cross_edges,
     read_graphs,
     stated_edges,
@@ -89,9 +90,7 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
     """Everything up to the decoder's ports; stops when the text or a wire is wrong, with all of it reported."""
     graphs = read_graphs(form, resolving)
     edges = stated_edges(form, graphs, resolving)
-    if len({component_of(each) for each in graphs.signatures}) < len(graphs.signatures):
-        what = "two sessions would share a name in the workflow"
-        resolving.report("value-defined-twice", SESSIONS, what, "call them by different words")
+    check_names(graphs, resolving)
     decoder = decoder_session(form, resolving) if form.flow else None
     options = session_options(form, decoder, resolving)
     if decoder is None or errors(resolving.problems):

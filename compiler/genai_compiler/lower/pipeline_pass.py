@@ -13,7 +13,13 @@ from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.matching import listed
 from genai_compiler.lower.media_notes import MediaNotes
 from genai_compiler.lower.pipeline_devices import session_options
-from genai_compiler.lower.pipeline_edges import SessionGraphs, read_graphs, stated_edges, with_equal_names
+from genai_compiler.lower.pipeline_edges import (
+    SessionGraphs,
+    check_names,
+    read_graphs,
+    stated_edges,
+    with_equal_names,
+)
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_request import text_facts
 from genai_compiler.lower.plain_encoder import encoder_inputs
@@ -55,6 +61,7 @@ def lower_pass(form: PipelineForm, config: GenaiConfig, notes: MediaNotes, resol
     """The package as one call a session. Raises CompileError with every problem that `resolving` does not hold."""
     graphs = read_graphs(form, resolving)
     edges = stated_edges(form, graphs, resolving)
+    check_names(graphs, resolving)
     if not form.flow or errors(resolving.problems):
         raise CompileError([])
     _refuse_state(form, graphs, config, resolving)
