@@ -132,12 +132,14 @@ def decoded(
     """Greedy tokens of the growing decoder of the fixtures. feeds: what a run takes for these new tokens."""
     session = ort.InferenceSession(graph, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
+    takes = {each.name for each in session.get_inputs()}
     past = {f"past_key_values.{at}.{part}": np.zeros((1, 2, 0, 16), np.float32) for at in (0, 1) for part in PARTS}
     fed, ids = start, list(start)
     while len(ids) < len(start) + count:
         ones = {"attention_mask": np.ones((1, len(ids)), np.int64)}
         places = {"position_ids": np.arange(len(ids) - len(fed), len(ids))[None]}
-        made = dict(zip(names, session.run(names, {**feeds(np.array([fed])), **ones, **places, **past}), strict=True))
+        known = {name: each for name, each in {**ones, **places}.items() if name in takes}
+        made = dict(zip(names, session.run(names, {**feeds(np.array([fed])), **known, **past}), strict=True))
         past = {name: made[name.replace("past_key_values", "present")] for name in past}
         fed = [int(made["logits"][0, -1].argmax())]
         ids += fed

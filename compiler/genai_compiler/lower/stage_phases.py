@@ -9,6 +9,7 @@ from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_state import state_cells
 from genai_compiler.lower.match_ports import MatchedPorts, match_ports
 from genai_compiler.lower.matching import Joined, Surroundings, listed, spell_port
+from genai_compiler.lower.placed_features import PlacedFeatures, placed_document
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.prompt_window import WINDOW, window_faults
 from genai_compiler.lower.stage_chain import Chain, StageGraph
@@ -22,16 +23,21 @@ _PIPELINE: DocPath = ("model", "decoder", "pipeline")
 
 @dataclass(frozen=True)
 class StagedDecoder:
-    """prompt: the stages that run with it, None where they are those of later tokens; joined: the latter as a graph."""
+    """prompt: the stages that run with it, None where they are those of later tokens; joined: the latter as a graph.
+
+    placed: what features of pictures are written over, a stage before all of these; None where there is none.
+    """
 
     stages: tuple[StageGraph, ...]
     prompt: Chain | None
     step: Chain
     joined: Joined
+    placed: PlacedFeatures | None = None
 
-    def document(self, document: dict[str, Any]) -> dict[str, Any]:
+    def document(self, document: dict[str, Any], facts: DecoderFacts) -> dict[str, Any]:
         """A decoder's document with its stages in the place of one component."""
-        return staged_document(document, self.stages, self.prompt, self.step)
+        made = staged_document(document, self.stages, self.prompt, self.step)
+        return made if self.placed is None else placed_document(made, facts)
 
 
 def phase_faults(

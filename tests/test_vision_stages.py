@@ -1,0 +1,388 @@
+"""Vision models that are cut into stages, and features that are written over rows of a decoder's first stage.
+
+Expected tokens come from the stages' graphs in bare ONNX Runtime sessions and a plain loop over pictures, windows and
+tokens; the order of windows is written out there group by group.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from genai_compiler import compile_package
+from genai_runtime.adapters.entry_count import entry_count
+from genai_runtime.adapters.image.one_by_one import one_picture
+from genai_runtime.adapters.image.window_rows import window_rows
+
+from tests.real_packages import GREEDY
+from tests.staged_packages import converts, refused
+from tests.test_stages_beside import MEDIA, decoded, embedded
+from tools.fixtures.network import HIDDEN, gqa_decoder
+from tools.fixtures.stages import EMBEDDED, FINAL, cut, save, stage, write_config
+from tools.fixtures.vision_stages import (
+    IMAGE,
+    MERGE,
+    PATCH,
+    PIXELS,
+    WINDOW,
+    tiny_vision_stages_v1,
+    vision_entries,
+    vision_graphs,
+)
+
+Array = np.ndarray[Any, Any]
+Change = Callable[[dict[str, Any]], object]
+NEW = 8
+EDGE = WINDOW // PATCH // MERGE
+GRIDS: tuple[list[tuple[int, int]], ...] = ([(8, 12)], [(6, 10)], [(2, 2)], [(6, 2), (4, 8), (2, 4)])
+"""Patches of each picture: whole windows; windows cut at both rims; one group; several pictures."""
+
+
+def by_windows(height: int, width: int, edge: int) -> list[int]:
+    """The groups of a picture in the order of windows."""
+    found = []
+    for top in range(0, height, edge):
+        for left in range(0, width, edge):
+            for y in range(top, min(top + edge, height)):
+                found += [y * width + x for x in range(left, min(left + edge, width))]
+    return found
+
+
+def features(folder: Path, pixels: Array, grids: Sequence[tuple[int, int]], edge: int = EDGE) -> Array:
+    """What the three stages make of the pictures, one after the other."""
+    embed, attend, merge = (
+        ort.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
+        for name in ("patch_embed", "vision_attn", "patch_merger")
+    )
+    made, at = [np.zeros((0, HIDDEN), np.float32)], 0
+    for height, width in grids:
+        mine = pixels[at : at + height * width]
+        at += height * width
+        order = by_windows(height // MERGE, width // MERGE, edge)
+        hidden = embed.run(None, {"pixel_values": mine})[0].reshape(len(order), MERGE * MERGE, -1)
+        (seen,) = attend.run(None, {"hidden": np.concatenate([hidden[each] for each in order])})
+        (groups,) = merge.run(None, {"attended": seen})
+        back = np.zeros_like(groups)
+        for place, each in enumerate(order):
+            back[each] = groups[place]
+        made.append(back)
+    return np.concatenate(made)
+
+
+def written_over(graph: Path, entries: Array) -> Callable[[Array], dict[str, Array]]:
+    """What the decoder's other stages take of new tokens: rows of the first, with the prompt's entries over some."""
+    session = ort.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    left = list(entries)
+
+    def of(ids: Array) -> dict[str, Array]:
+        rows = session.run(None, {"input_ids": ids})[0].copy()
+        for row, place in zip(*np.nonzero(ids == IMAGE), strict=True):
+            if left:
+                rows[row, place] = left.pop(0)
+        return {EMBEDDED: rows}
+
+    return of
+
+
+def behind(folder: Path) -> Path:
+    """The fixture's decoder behind its first stage, in one graph."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "behind.onnx"
+    onnx.save(cut(gqa_decoder().proto(), EMBEDDED)[1], file)
+    return file
+
+
+def pictures(grids: Sequence[tuple[int, int]], seed: int = 5) -> dict[str, Any]:
+    count = sum(height * width for height, width in grids)
+    pixels = np.random.default_rng(seed).normal(size=(count, PIXELS)).astype(np.float32)
+    return {"pixel_values": pixels, "image_grid_thw": np.array([[1, *each] for each in grids])}
+
+
+def places(grids: Sequence[tuple[int, int]]) -> int:
+    return sum(height * width for height, width in grids) // MERGE**2
+
+
+def changed(folder: Path, change: Change) -> Path:
+    """The fixture with its configuration's `model` changed."""
+    tiny_vision_stages_v1(folder)
+    config = json.loads((folder / "genai_config.json").read_text())
+    change(config["model"])
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def ran(folder: Path, prompts: list[list[int]], more: dict[str, Any]) -> list[list[int]]:
+    out = folder.with_name("out")
+    compile_package(folder, out=out)
+    inputs = {"request.input_ids": prompts, "request.max_iterations": [NEW], **more}
+    with genai_runtime.load(out, threads=1) as model:
+        found = model.run(inputs, stop_on_eos=False)
+    return [[int(each) for each in np.ravel(row)] for row in found.rows("tokens")]
+
+
+@pytest.mark.parametrize("grids", GRIDS, ids=str)
+def test_three_stages_give_the_tokens_of_a_plain_loop(grids: list[tuple[int, int]], tmp_path: Path) -> None:
+    package = changed(tmp_path / "p", lambda model: None)
+    given, prompt = pictures(grids), [1, 5, *[IMAGE] * places(grids), 9, 14]
+    entries = features(package, given["pixel_values"], grids)
+    feeds = written_over(package / "embeddings.onnx", entries)
+    assert ran(package, [prompt], given) == [decoded(behind(tmp_path / "w"), feeds, prompt, NEW)]
+
+
+def test_the_order_of_windows_and_the_pictures_change_the_tokens(tmp_path: Path) -> None:
+    """Of the loop that the others are held against: it would be no test if they did not."""
+    package, grids = changed(tmp_path / "p", lambda model: None), [(8, 12)]
+    prompt, pixels = [1, 5, *[IMAGE] * 24, 9, 14], pictures(grids)["pixel_values"]
+    made = [
+        decoded(behind(tmp_path / "w"), written_over(package / "embeddings.onnx", entries), prompt, NEW)
+        for entries in (
+            features(package, pixels, grids),
+            features(package, pixels, grids, edge=99),
+            features(package, pictures(grids, seed=6)["pixel_values"], grids),
+        )
+    ]
+    assert made[0] != made[1]
+    assert made[0] != made[2]
+
+
+def test_text_alone_keeps_the_rows_of_all_its_tokens(tmp_path: Path) -> None:
+    package, prompt = changed(tmp_path / "p", lambda model: None), [1, IMAGE, 9, 14]
+    feeds = written_over(package / "embeddings.onnx", np.zeros((0, HIDDEN), np.float32))
+    wanted = decoded(behind(tmp_path / "w"), feeds, prompt, NEW)
+    assert ran(package, [prompt], {}) == [wanted]
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        assert model.generate(prompt, max_new_tokens=NEW, **GREEDY).tokens == wanted
+
+
+def test_a_batch_takes_its_entries_row_by_row(tmp_path: Path) -> None:
+    package, grids = changed(tmp_path / "p", lambda model: None), [(4, 4), (2, 8)]
+    given, prompts = pictures(grids), [[1, *[IMAGE] * 4, 9], [1, 9, *[IMAGE] * 4]]
+    entries = features(package, given["pixel_values"], grids)
+    graph, first = behind(tmp_path / "w"), package / "embeddings.onnx"
+    wanted = [
+        decoded(graph, written_over(first, mine), prompt, NEW)
+        for prompt, mine in zip(prompts, (entries[:4], entries[4:]), strict=True)
+    ]
+    assert ran(package, prompts, given) == wanted
+
+
+@pytest.mark.parametrize("size", [None, 11, 12, 99])
+def test_the_window_is_as_large_as_stated(size: int | None, tmp_path: Path) -> None:
+    """Without a size two groups an edge; what does not come out even is cut off."""
+
+    def change(model: dict[str, Any]) -> None:
+        del model["vision"]["window_size"]
+        model["vision"] |= {"window_size": size} if size is not None else {}
+
+    grids = [(8, 12)]
+    package, given, prompt = changed(tmp_path / "p", change), pictures(grids), [1, *[IMAGE] * 24, 9]
+    edge = {None: 2, 11: 2, 12: 3, 99: 24}[size]
+    feeds = written_over(package / "embeddings.onnx", features(package, given["pixel_values"], grids, edge))
+    assert ran(package, [prompt], given) == [decoded(behind(tmp_path / "w"), feeds, prompt, NEW)]
+
+
+def test_the_converted_document_is_the_same_plan(tmp_path: Path) -> None:
+    tiny_vision_stages_v1(tmp_path / "p")
+    converts(tmp_path / "p", tmp_path)
+
+
+def test_stages_may_be_one_object_and_pass_rows_on_by_any_name(tmp_path: Path) -> None:
+    """The only result goes to the only input that nothing else feeds."""
+
+    def change(model: dict[str, Any]) -> None:
+        parts = model["vision"]["pipeline"]
+        model["vision"]["pipeline"] = {f"part {at}": each for at, part in enumerate(parts) for each in part.values()}
+        model["vision"]["pipeline"]["part 1"]["inputs"] = ["rows"]
+
+    package, grids = changed(tmp_path / "p", change), [(8, 12)]
+    graph = onnx.load(package / "vision_attn.onnx")
+    entries = features(package, pictures(grids)["pixel_values"], grids)
+    graph.graph.input[0].name = "rows"
+    for node in graph.graph.node:
+        node.input[:] = ["rows" if each == "hidden" else each for each in node.input]
+    onnx.save(graph, package / "vision_attn.onnx")
+    prompt = [1, *[IMAGE] * 24, 9]
+    wanted = decoded(behind(tmp_path / "w"), written_over(package / "embeddings.onnx", entries), prompt, NEW)
+    assert ran(package, [prompt], pictures(grids)) == [wanted]
+
+
+# ---- other surroundings ----------------------------------------------------------------------------------------------
+
+
+def test_three_stages_stand_before_an_embedding_graph(tmp_path: Path) -> None:
+    """A decoder in one graph, and an embedding that puts the features in by itself."""
+    package, seen, grids = tmp_path / "p", vision_graphs(), [(6, 10)]
+    save(package, seen)
+    for name in ("embedding", "decoder"):
+        shutil.copy(MEDIA / f"{name}.onnx", package / f"{name}.onnx")
+    model = {"vision": vision_entries(seen), "embedding": {"filename": "embedding.onnx"}}
+    write_config(package, [], {"filename": "decoder.onnx"}, model)
+    token = json.loads((MEDIA / "genai_config.json").read_text())["tokens"]["image_token"]
+    given, prompt = pictures(grids), [1, *[token] * places(grids), 9, 14]
+    entries = features(package, given["pixel_values"], grids)
+    assert ran(package, [prompt], given) == [decoded(MEDIA / "decoder.onnx", embedded(entries), prompt, NEW)]
+
+
+@pytest.mark.parametrize("phases", [1, 2])
+def test_features_of_one_vision_graph_are_written_over_rows(phases: int, tmp_path: Path) -> None:
+    """phases: 2 for other layers with the prompt than later."""
+    package = tmp_path / "p"
+    parts = dict(zip(("embeddings", "layers", "lm_head"), cut(gqa_decoder().proto(), EMBEDDED, FINAL), strict=True))
+    entries = {name: stage(name, each) for name, each in parts.items()}
+    if phases == 2:
+        parts["iterator"] = parts["layers"]
+        entries["iterator"] = stage("iterator", parts["layers"]) | {"run_on_prompt": False}
+        entries["layers"]["run_on_token_gen"] = False
+        entries["lm_head"] = entries.pop("lm_head")
+    save(package, parts)
+    shutil.copy(MEDIA / "vision.onnx", package / "vision.onnx")
+    model = {"image_token_id": IMAGE, "vision": {"filename": "vision.onnx"}}
+    write_config(package, [{name: each} for name, each in entries.items()], {}, model)
+    pixels = np.random.default_rng(3).normal(size=(2, 4, 8)).astype(np.float32)
+    vision = ort.InferenceSession(MEDIA / "vision.onnx", providers=["CPUExecutionProvider"])
+    (made,) = vision.run(None, {"pixel_values": pixels})
+    prompt = [1, *[IMAGE] * 4, 9, *[IMAGE] * 4, 14]
+    feeds = written_over(package / "embeddings.onnx", made.reshape(-1, HIDDEN))
+    assert ran(package, [prompt], {"pixel_values": pixels}) == [decoded(behind(tmp_path / "w"), feeds, prompt, NEW)]
+    converts(package, tmp_path)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _of(model: dict[str, Any], name: str) -> dict[str, Any]:
+    listed = (*model["vision"]["pipeline"], *model["decoder"]["pipeline"])
+    found: dict[str, Any] = next(each[name] for each in listed if name in each)
+    return found
+
+
+CLASS = "unsupported-package-class"
+
+
+def update(stage: str, **more: Any) -> Change:
+    """Entries of a stage."""
+    return lambda model: _of(model, stage).update(more)
+
+
+def seen(**more: Any) -> Change:
+    return lambda model: model["vision"].update(more)
+
+
+REFUSED: dict[str, tuple[Change, str, str]] = {
+    "two stages": (lambda model: model["vision"]["pipeline"].pop(), CLASS, "cut into 2 stages"),
+    "another order": (lambda model: model["vision"]["pipeline"].reverse(), "bad-value", "their names tell another"),
+    "no group in a window": (seen(window_size=3), "bad-value", "holds no group"),
+    "graph and stages": (seen(filename="patch_embed.onnx"), "bad-value", "either could be meant"),
+    "no such file": (update("vision_attn", filename="attn.onnx"), "missing-file", "attn.onnx"),
+    "no such output": (update("vision_attn", outputs=["x"]), "missing-output", "no output 'x'"),
+    "no output": (update("patch_embed", outputs=[]), CLASS, "lists 0 outputs"),
+    "an input not listed": (update("vision_attn", inputs=[]), "unclaimed-input", "nothing feeds it"),
+    "no token for entries": (lambda model: model.pop("image_token_id"), "bad-value", "state image_token_id"),
+    "rows of one phase": (update("embeddings", run_on_prompt=False), CLASS, "one phase only"),
+    "no rows": (update("embeddings", outputs=[]), CLASS, "which of them has the rows"),
+    "more than tokens": (lambda model: model["decoder"]["pipeline"].pop(0), CLASS, "its graph takes"),
+    "rows for nobody": (update("embeddings", output_names_forwarder={EMBEDDED: "x"}), "missing-input", "'x'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str, tmp_path: Path) -> None:
+    change, code, words = REFUSED[name]
+    assert words in refused(changed(tmp_path / "p", change)).get(code, "")
+
+
+def test_beside_a_decoder_in_one_graph_a_vision_graph_is_taken_and_its_stages_are_not(tmp_path: Path) -> None:
+    package = tmp_path / "p"
+    package.mkdir()
+    for name in ("vision", "embedding", "decoder"):
+        shutil.copy(MEDIA / f"{name}.onnx", package / f"{name}.onnx")
+    vision = {"filename": "vision.onnx", "pipeline": [{"one": {"filename": "nowhere.onnx"}}]}
+    model = {"vision": vision, "embedding": {"filename": "embedding.onnx"}}
+    write_config(package, [], {"filename": "decoder.onnx"}, model)
+    found = [each for each in compile_package(package, out=tmp_path / "out").problems if each.code == "ignored-key"]
+    assert "the graph is taken" in " ".join(each.what for each in found if each.path == "model.vision.pipeline")
+
+
+def test_all_faults_of_the_stages_are_told_at_once(tmp_path: Path) -> None:
+    def change(model: dict[str, Any]) -> None:
+        model["vision"]["window_size"] = 3
+        _of(model, "patch_embed")["filename"] = "nowhere.onnx"
+        _of(model, "vision_attn")["outputs"] = ["x"]
+
+    assert refused(changed(tmp_path / "p", change)).keys() >= {"bad-value", "missing-file", "missing-output"}
+
+
+def test_a_stage_that_takes_more_than_rows_and_grids_is_refused(tmp_path: Path) -> None:
+    package = changed(tmp_path / "p", lambda model: _of(model, "vision_attn")["inputs"].append("rotary"))
+    graph = onnx.load(package / "vision_attn.onnx")
+    graph.graph.input.append(onnx.helper.make_tensor_value_info("rotary", 1, ["patches", 4]))
+    onnx.save(graph, package / "vision_attn.onnx")
+    assert "'rotary', float32 [patches, 4], and nothing is told to form it" in refused(package)["missing-input"]
+
+
+def test_features_of_another_width_than_the_rows_are_refused(tmp_path: Path) -> None:
+    other = update("patch_merger", filename="vision_attn.onnx", inputs=["hidden"], outputs=["attended"])
+    package = changed(tmp_path / "p", other)
+    assert "float32 of 16 features" in refused(package)["wrong-port"]
+
+
+# ---- requests --------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_with_other_places_than_entries_is_refused(tmp_path: Path) -> None:
+    tiny_vision_stages_v1(tmp_path / "p")
+    with pytest.raises(genai_runtime.RequestError, match=r"holds 3 tokens of pictures \(60\), and these have 4"):
+        ran(tmp_path / "p", [[1, *[IMAGE] * 3, 9]], pictures([(4, 4)]))
+
+
+@pytest.mark.parametrize(
+    ("grids", "words"),
+    [
+        ([[1, 4, 6]], "has 16 patches, and the 1 grids"),
+        ([[1, 1, 16]], "do not come out even"),
+        ([[2, 2, 4]], "one picture of one frame"),
+    ],
+)
+def test_grids_that_do_not_fit_the_patches_are_refused(grids: list[list[int]], words: str, tmp_path: Path) -> None:
+    tiny_vision_stages_v1(tmp_path / "p")
+    given = pictures([(4, 4)]) | {"image_grid_thw": np.array(grids)}
+    with pytest.raises(genai_runtime.RequestError, match=words):
+        ran(tmp_path / "p", [[1, *[IMAGE] * 4, 9]], given)
+
+
+@pytest.mark.parametrize("height", [2, 3, 4, 7])
+@pytest.mark.parametrize("width", [1, 4, 5])
+@pytest.mark.parametrize("edge", [1, 2, 3])
+def test_rows_go_into_windows_and_back(height: int, width: int, edge: int) -> None:
+    order, grid = by_windows(height, width, edge), np.array([[1, 2 * height, 2 * width]])
+    rows = np.arange(height * width * 4)[:, None]
+    call = window_rows({"edge": edge, "merge": 2, "back": False})
+    made = call({"rows": rows, "grids": grid})["rows"].reshape(-1, 4)
+    assert made.tolist() == [[4 * each, 4 * each + 1, 4 * each + 2, 4 * each + 3] for each in order]
+    back = window_rows({"edge": edge, "merge": 2, "back": True})
+    groups = np.array(order)[None, :, None]
+    assert back({"rows": groups, "grids": grid})["rows"].ravel().tolist() == list(range(height * width))
+
+
+def test_adapters_refuse_parameters_they_do_not_know() -> None:
+    for parameters in ({}, {"edge": 0, "merge": 2, "back": True}, {"edge": 1, "merge": 2}):
+        with pytest.raises(ValueError, match="edge and merge"):
+            window_rows(parameters)
+    with pytest.raises(ValueError, match="entry_token"):
+        entry_count({})
+
+
+def test_pictures_of_packed_patches_come_out_one_by_one() -> None:
+    call, rows = one_picture({"grid": "grid"}), np.arange(14)[:, None]
+    grids = np.array([[1, 2, 3], [2, 2, 2]])
+    for at, wanted in enumerate((range(6), range(6, 14))):
+        made = call({"grid": grids, "pixels": rows, "at": np.array([at])})
+        assert made["pixels"].ravel().tolist() == list(wanted)
+        assert made["grid"].tolist() == grids[at : at + 1].tolist()
+        assert (made["next"].tolist(), made["more"].tolist()) == ([at + 1], [at == 0])
