@@ -253,22 +253,3 @@ def test_a_vision_model_whose_results_no_graph_takes_is_refused(tmp_path: Path) 
     config["model"]["embedding"]["inputs"] = {"image_features": "absent"}
     (package / "genai_config.json").write_text(json.dumps(config))
     assert "nothing takes what the graph of 'vision' gives" in refused(package)["unsupported-package-class"]
-
-
-def test_windows_behind_an_embedding_are_refused_where_they_are_filled_up(tmp_path: Path) -> None:
-    from tools.fixtures.network import gqa_decoder
-    from tools.fixtures.stages import EMBEDDED, cut
-
-    opened, closed = cut(gqa_decoder().proto(), EMBEDDED)
-    package = tmp_path / "p"
-    package.mkdir()
-    for node in closed.graph.node:
-        node.input[:] = ["inputs_embeds" if each == EMBEDDED else each for each in node.input]
-    next(each for each in closed.graph.input if each.name == EMBEDDED).name = "inputs_embeds"
-    onnx.save(opened, package / "embedding.onnx")
-    onnx.save(closed, package / "decoder.onnx")
-    window = {"window_size": 4, "alignment": "left", "slide_key_value_cache": False}
-    entries = in_stages(package, "decoder.onnx", 1)
-    write_config(package, entries, {"sliding_window": window})
-    _add(package, {"embedding": {"filename": "embedding.onnx", "outputs": {"inputs_embeds": EMBEDDED}}})
-    assert "comes out of an embedding model" in refused(package)["unsupported-package-class"]

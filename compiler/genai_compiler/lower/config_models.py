@@ -66,7 +66,9 @@ def lower_models(
     if errors(problems):
         raise CompileError(problems)
     try:
-        front = _front(graphs, edges) if placed is None else placed.front(edges[-1], _axes(graphs) == 3)
+        one_row = staged is not None and staged.joined.window is not None
+        three = _axes(graphs) == 3
+        front = _front(graphs, edges, one_row) if placed is None else placed.front(edges[-1], three)
         stages = tuple(_stages(graphs, edges, front, seen))
         from_encoder = any(each.tokens for stage in stages for each in stage.inputs)
         start = Start(OUTPUT_START if from_encoder else PROMPT, front.facts if front is not None else None)
@@ -172,7 +174,7 @@ def _sessions(config: GenaiConfig) -> Iterator[Problem]:
 # ---- the graph that makes embeddings ---------------------------------------------------------------------------------
 
 
-def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
+def _front(graphs: _Graphs, edges: tuple[Edge, ...], one_row: bool) -> FrontModel | None:
     """The `embedding` component; None where there is none, so that the decoder takes tokens itself."""
     component = graphs.config.components.get(_FRONT)
     if component is None:
@@ -184,7 +186,7 @@ def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
         help = f"its inputs are {listed(inputs)}; name the one for token ids"
         what = f"the graph of '{_FRONT}' has no input {name!r}"
         raise CompileError([graphs.problem("missing-input", path, what, help)])
-    _check_tokens(graphs, _FRONT, inputs[name])
+    _check_tokens(graphs, _FRONT, inputs[name], one_row)
     streams = [(each.output, each.input) for each in edges if each.source == _FRONT]
     media = tuple(_media(graphs, inputs[name], edges))
     entries = graphs.signatures[_FRONT].traits.entries
@@ -199,9 +201,10 @@ def _axes(graphs: _Graphs) -> int | None:
     return next((rank_of(each) for each in graphs.signatures[DECODER].inputs if each.name == positions), None)
 
 
-def _check_tokens(graphs: _Graphs, name: str, port: Port) -> None:
-    """Raises CompileError wrong-port unless the port takes token ids of any length."""
-    fixed = port.shape is not None and any(isinstance(each, int) for each in port.shape)
+def _check_tokens(graphs: _Graphs, name: str, port: Port, one_row: bool = False) -> None:
+    """Raises CompileError wrong-port unless the port takes token ids of any length. one_row: a run has one row."""
+    shape = port.shape or ()
+    fixed = any(isinstance(each, int) for each in (shape[1:] if one_row and shape[:1] == (1,) else shape))
     if port.dtype not in ("int64", "int32") or rank_of(port) not in (2, None) or fixed:
         path = (*graphs.config.components[name].path, "inputs", "input_ids")
         what = f"input {port.name!r} of '{name}' is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"

@@ -87,6 +87,9 @@ def placed_features(config: GenaiConfig, stage: StageGraph) -> PlacedFeatures:
     if tokens is None or len(inputs) > 1 or tokens.name not in stage.config.inputs:
         help = "make the first stage one that takes token ids alone; or name an embedding graph in model.embedding"
         fault("unsupported-package-class", path, f"{over}, and its graph takes {listed(inputs)}", help)
+    elif tokens.dtype not in ("int64", "int32") or rank_of(tokens) != 2 or isinstance((tokens.shape or ())[1], int):
+        what = f"{over}: {tokens.name!r} is {spell_port(tokens)}; token ids are int64 or int32 [batch, sequence]"
+        fault("wrong-port", (*path, "inputs"), what, "export it with an open sequence axis")
     if not (stage.config.on_prompt and stage.config.on_step):
         fault("unsupported-package-class", path, f"{over}, and it runs in one phase only", "let it run in both")
     if rows is None or len(stage.config.outputs) != 1:
