@@ -16,10 +16,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 from genai_compiler import compile_package
+from genai_compiler.driver import Options
 from genai_runtime.adapters.entry_count import entry_count
 from genai_runtime.adapters.image.one_by_one import one_picture
 from genai_runtime.adapters.image.window_rows import window_rows
 
+from tests.images.processors import picture
 from tests.real_packages import GREEDY
 from tests.staged_packages import converts, refused
 from tests.test_stages_beside import MEDIA, decoded, embedded
@@ -117,6 +119,10 @@ def changed(folder: Path, change: Change) -> Path:
     return folder
 
 
+def seen(**more: Any) -> Change:
+    return lambda model: model["vision"].update(more)
+
+
 def ran(folder: Path, prompts: list[list[int]], more: dict[str, Any]) -> list[list[int]]:
     out = folder.with_name("out")
     compile_package(folder, out=out)
@@ -212,6 +218,12 @@ def test_stages_may_be_one_object_and_pass_rows_on_by_any_name(tmp_path: Path) -
     assert ran(package, [prompt], pictures(grids)) == [wanted]
 
 
+def test_the_reference_would_load_the_stages_of_its_type(tmp_path: Path) -> None:
+    """Its first decoder stage makes the embeddings: it opens no graph for them."""
+    tiny_vision_stages_v1(tmp_path / "p")
+    assert compile_package(tmp_path / "p", out=tmp_path / "out", options=Options(strict=True)).out is not None
+
+
 # ---- other surroundings ----------------------------------------------------------------------------------------------
 
 
@@ -253,6 +265,74 @@ def test_features_of_one_vision_graph_are_written_over_rows(phases: int, tmp_pat
     converts(package, tmp_path)
 
 
+def test_files_of_pictures_go_through_the_stages_one_by_one(tmp_path: Path) -> None:
+    """Pictures that need no resizing: their patches are cut here by hand, group by group."""
+    pytest.importorskip("PIL.Image", reason="Pillow is absent: no picture can be decoded")
+    package = changed(tmp_path / "p", lambda model: None)
+    keys = {"size": {"shortest_edge": 16, "longest_edge": 4096}, "patch_size": PATCH, "merge_size": MERGE}
+    told = {"image_processor_type": "Some", "resample": 3, "temporal_patch_size": 1, "do_normalize": False, **keys}
+    (package / "preprocessor_config.json").write_text(json.dumps(told))
+    grids, data, cut_up = [(4, 6), (6, 2)], [], []
+    for height, width in grids:
+        levels, file = picture(height * PATCH, width * PATCH)
+        data.append(file)
+        parts = (levels / 255).reshape(height // MERGE, MERGE, PATCH, width // MERGE, MERGE, PATCH, 3)
+        cut_up.append(parts.transpose(0, 3, 1, 4, 6, 2, 5).reshape(-1, PIXELS))
+    entries = features(package, np.concatenate(cut_up).astype(np.float32), grids)
+    prompt = [1, 5, *[IMAGE] * 6, 9, *[IMAGE] * 3, 14]
+    wanted = decoded(behind(tmp_path / "w"), written_over(package / "embeddings.onnx", entries), prompt, NEW)
+    compile_package(package, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        assert model.generate(prompt, images=data, max_new_tokens=NEW, **GREEDY).tokens == wanted
+
+
+@pytest.mark.parametrize("stated", [None, "sizes"])
+def test_grids_are_called_as_the_graphs_or_the_file_call_them(stated: str | None, tmp_path: Path) -> None:
+    """A file that states no name has no `image_sizes`, whatever the default of the key is."""
+    names = {"image_grid_thw": stated} if stated else {}
+    package = changed(tmp_path / "p", seen(inputs={"pixel_values": "pixel_values", **names}))
+    given, prompt = pictures([(4, 6)]), [1, *[IMAGE] * 6, 9]
+    given[stated or "image_grid_thw"] = given.pop("image_grid_thw")
+    entries = features(package, given["pixel_values"], [(4, 6)])
+    wanted = decoded(behind(tmp_path / "w"), written_over(package / "embeddings.onnx", entries), prompt, NEW)
+    assert ran(package, [prompt], given) == [wanted]
+
+
+def test_a_stage_that_takes_grids_gets_those_of_its_picture(tmp_path: Path) -> None:
+    """Attention that adds the height of the picture to its rows."""
+    package = changed(tmp_path / "p", lambda model: _of(model, "vision_attn")["inputs"].append("image_grid_thw"))
+    model = onnx.load(package / "vision_attn.onnx")
+    model.graph.input.append(onnx.helper.make_tensor_value_info("image_grid_thw", 7, ["grids", 3]))
+    for node in model.graph.node:
+        node.input[:] = ["higher" if each == "hidden" else each for each in node.input]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "height"))
+    more = [
+        onnx.helper.make_node("Gather", ["image_grid_thw", "height"], ["heights"], axis=1),
+        onnx.helper.make_node("Cast", ["heights"], ["floats"], to=1),
+        onnx.helper.make_node("Add", ["hidden", "floats"], ["higher"]),
+    ]
+    kept = [onnx.NodeProto.FromString(each.SerializeToString()) for each in model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend([*more, *kept])
+    grids = [(4, 6), (2, 8)]
+    given, prompt = pictures(grids), [1, *[IMAGE] * 10, 9]
+    plain = ort.InferenceSession((package / "patch_embed.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    assert plain.run(None, {"pixel_values": given["pixel_values"]})[0].shape == (40, 8)
+    parts = []
+    for at, (height, width) in ((0, grids[0]), (24, grids[1])):
+        moved = onnx.load(package / "patch_embed.onnx")
+        moved.graph.node[-1].output[0] = "before"
+        moved.graph.initializer.append(onnx.numpy_helper.from_array(np.array(height, np.float32), "height"))
+        moved.graph.node.append(onnx.helper.make_node("Add", ["before", "height"], ["hidden"]))
+        other = tmp_path / f"of {height}"
+        shutil.copytree(package, other)
+        onnx.save(moved, other / "patch_embed.onnx")
+        parts.append(features(other, given["pixel_values"][at : at + height * width], [(height, width)]))
+    onnx.save(model, package / "vision_attn.onnx")
+    feeds = written_over(package / "embeddings.onnx", np.concatenate(parts))
+    assert ran(package, [prompt], given) == [decoded(behind(tmp_path / "w"), feeds, prompt, NEW)]
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -268,10 +348,6 @@ CLASS = "unsupported-package-class"
 def update(stage: str, **more: Any) -> Change:
     """Entries of a stage."""
     return lambda model: _of(model, stage).update(more)
-
-
-def seen(**more: Any) -> Change:
-    return lambda model: model["vision"].update(more)
 
 
 REFUSED: dict[str, tuple[Change, str, str]] = {
@@ -307,6 +383,14 @@ def test_beside_a_decoder_in_one_graph_a_vision_graph_is_taken_and_its_stages_ar
     write_config(package, [], {"filename": "decoder.onnx"}, model)
     found = [each for each in compile_package(package, out=tmp_path / "out").problems if each.code == "ignored-key"]
     assert "the graph is taken" in " ".join(each.what for each in found if each.path == "model.vision.pipeline")
+
+
+def test_features_that_nothing_takes_are_refused(tmp_path: Path) -> None:
+    """A decoder in one graph that takes tokens has no place for them."""
+    package = tmp_path / "p"
+    save(package, {**vision_graphs(), "decoder": gqa_decoder().proto()})
+    write_config(package, [], {"filename": "decoder.onnx"}, {"vision": vision_entries(vision_graphs())})
+    assert "nothing takes what the graph of 'vision' gives: 'image_features'" in refused(package)[CLASS]
 
 
 def test_all_faults_of_the_stages_are_told_at_once(tmp_path: Path) -> None:
