@@ -88,6 +88,15 @@ def test_a_stage_that_takes_more_than_rows_and_grids_is_refused(tmp_path: Path) 
     assert "'rotary', float32 [patches, 4], and nothing is told to form it" in refused(package)["missing-input"]
 
 
+@pytest.mark.parametrize("shape", [None, ["patches", 9], ["one", "patches", 8]])
+def test_rows_of_another_form_than_the_next_stage_takes_are_refused(shape: list[Any] | None, tmp_path: Path) -> None:
+    package = changed(tmp_path / "p", lambda model: None)
+    graph = onnx.load(package / "vision_attn.onnx")
+    graph.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("hidden", 1, shape))
+    onnx.save(graph, package / "vision_attn.onnx")
+    assert "'hidden' is float32 [patches, 8], and stage 'vision_attn' takes" in refused(package)["wrong-port"]
+
+
 def test_features_of_another_width_than_the_rows_are_refused(tmp_path: Path) -> None:
     other = update("patch_merger", filename="vision_attn.onnx", inputs=["hidden"], outputs=["attended"])
     package = changed(tmp_path / "p", other)

@@ -136,6 +136,22 @@ def test_entries_of_pictures_stand_in_several_windows(prompt: list[int], pad: in
     assert ran(package, prompt, given) == decoded(behind(tmp_path / "w"), feeds, prompt, NEW)
 
 
+REFERENCE = {
+    (4, 6): [13, 20, 63, 46, 63, 57, 63, 25],
+    (2, 4): [32, 13, 43, 32, 43, 32, 63, 43],
+    (8, 8): [4, 60, 28, 62, 6, 63, 6, 6],
+}
+"""Grid of a picture -> greedy tokens of onnxruntime-genai 0.18 for this package, as in test_vision_stages.py."""
+
+
+@pytest.mark.parametrize("grid", REFERENCE)
+def test_a_picture_in_windows_gives_the_tokens_of_the_reference(grid: tuple[int, int], tmp_path: Path) -> None:
+    """Of a prompt that comes out even in windows, and of two that don't."""
+    package = seeing(tmp_path / "p", lengths(), {"inputs": LENGTHS, "sliding_window": KEPT})
+    prompt = [1, 5, *[IMAGE] * (grid[0] * grid[1] // 4), 9, 14]
+    assert ran(package, prompt, pictures([grid]))[:8] == REFERENCE[grid]
+
+
 def placed() -> Graphs:
     """Layers that add learned vectors for positions of three axes to what they take."""
     opened, layers, closed = cut(gqa_decoder().proto(), EMBEDDED, FINAL)

@@ -209,7 +209,7 @@ def _inputs(
     else:
         source, maker = before
         joined = Edge(maker, source.output, name, taken[0])
-        if contradict(source.output, taken[0]):
+        if rank_of(taken[0]) is None or contradict(source.output, taken[0]):
             what = f"{source.output.name!r} is {spell_port(source.output)}, and stage {stage.config.name!r} takes "
             joining.problem("wrong-port", path, f"{what}{spell_port(taken[0])}", "export stages that fit each other")
         edges.append(joined)
