@@ -97,6 +97,15 @@ def test_rows_of_another_form_than_the_next_stage_takes_are_refused(shape: list[
     assert "'hidden' is float32 [patches, 8], and stage 'vision_attn' takes" in refused(package)["wrong-port"]
 
 
+@pytest.mark.parametrize("name", ["patch_embed", "vision_attn", "patch_merger"])
+def test_grids_of_another_type_are_refused(name: str, tmp_path: Path) -> None:
+    package = changed(tmp_path / "p", lambda model: stage_of(model, name)["inputs"].append("image_grid_thw"))
+    graph = onnx.load(package / f"{name}.onnx")
+    graph.graph.input.append(onnx.helper.make_tensor_value_info("image_grid_thw", 6, ["pictures", 3]))
+    onnx.save(graph, package / f"{name}.onnx")
+    assert "as int32 [pictures, 3]; grids are int64" in refused(package)["wrong-port"]
+
+
 def test_features_of_another_width_than_the_rows_are_refused(tmp_path: Path) -> None:
     other = update("patch_merger", filename="vision_attn.onnx", inputs=["hidden"], outputs=["attended"])
     package = changed(tmp_path / "p", other)

@@ -175,46 +175,50 @@ def _inputs(
     joining: _Joining, stage: _Loaded, name: str, before: tuple[_Loaded, str] | None, grid: str, edges: list[Edge]
 ) -> Iterator[StageInput]:
     """A stage's inputs: pixels and grids of the caller, rows of the stage before. edges: to which its own is added."""
-    path = (*stage.config.path, "inputs")
-    others: list[Port] = []
-    has_grid = False
+    path, first = (*stage.config.path, "inputs"), before is None
+    others: dict[str, Port] = {}
+    own = None
     for port in stage.signature.inputs:
         if port.name not in stage.config.inputs:
             what = f"stage {stage.config.name!r} does not list the input {port.name!r} of its graph: nothing feeds it"
             joining.problem("unclaimed-input", path, what, "list it")
         elif port.name == grid:
-            has_grid = True
-            first = before is None
-            yield StageInput(port, f"application.{grid}", asked=first, optional=True, shared=not first)
+            own = port
         else:
-            others.append(port)
-    if not has_grid and (before is None or name == VISION):
-        port = Port(grid, "int64", ("grids", 3))
-        first = before is None
-        yield StageInput(port, f"application.{grid}", first, optional=True, shared=not first, beside=True)
-    named_so = [each for each in others if before is not None and each.name == before[0].output.name]
-    taken = named_so if len(others) > 1 and named_so else others
-    for port in (each for each in others if each not in taken[:1]) if taken else ():
+            others[port.name] = port
+    if own is not None and (own.dtype != "int64" or rank_of(own) != 2):
+        what = f"stage {stage.config.name!r} takes {grid!r} as {spell_port(own)}; grids are int64 [pictures, 3]"
+        joining.problem("wrong-port", path, what, "export it with these")
+    if own is not None or first or name == VISION:  # what orders rows reads the grid, whether the graph does or not
+        port = own or Port(grid, "int64", ("grids", 3))
+        yield StageInput(port, f"application.{grid}", first, optional=True, shared=not first, beside=own is None)
+    rows = before[0].output.name if before is not None else joining.staged.vision.inputs["pixel_values"]
+    taken = others.pop(rows) if rows in others else others.pop(next(iter(others), ""), None)
+    for port in others.values():
         what = f"stage {stage.config.name!r} takes {port.name!r}, {spell_port(port)}, and nothing is told to form it"
         help = f"beside rows of patches there are the grids, {grid!r}; export the stage with it inside"
         joining.problem("missing-input", path, what, help)
-    if not taken:
-        what = f"stage {stage.config.name!r} takes no rows: its graph's inputs are {listed(_names(stage))}"
+    if taken is None:
+        names = listed(each.name for each in stage.signature.inputs)
+        what = f"stage {stage.config.name!r} takes no rows: its graph's inputs are {names}"
         joining.problem("missing-input", path, what, "list the input for them")
-    elif before is None:
-        if "float" not in taken[0].dtype or rank_of(taken[0]) != 2:
-            what = f"stage {stage.config.name!r} takes {taken[0].name!r} as {spell_port(taken[0])}"
-            joining.problem("wrong-port", path, what, "export it with pixels as rows of patches, float [patches, n]")
-        yield StageInput(taken[0], f"application.{taken[0].name}", asked=True, optional=True)
     else:
-        source, maker = before
-        joined = Edge(maker, source.output, name, taken[0])
-        if rank_of(taken[0]) is None or contradict(source.output, taken[0]):
-            what = f"{source.output.name!r} is {spell_port(source.output)}, and stage {stage.config.name!r} takes "
-            joining.problem("wrong-port", path, f"{what}{spell_port(taken[0])}", "export stages that fit each other")
-        edges.append(joined)
-        yield StageInput(taken[0], joined.value)
+        yield _rows(joining, stage, name, before, taken, edges)
 
 
-def _names(stage: _Loaded) -> list[str]:
-    return [each.name for each in stage.signature.inputs]
+def _rows(
+    joining: _Joining, stage: _Loaded, name: str, before: tuple[_Loaded, str] | None, port: Port, edges: list[Edge]
+) -> StageInput:
+    """The input of a stage that takes pixels, or what the stage before gives."""
+    path = (*stage.config.path, "inputs")
+    if before is None:
+        if "float" not in port.dtype or rank_of(port) != 2:
+            what = f"stage {stage.config.name!r} takes {port.name!r} as {spell_port(port)}"
+            joining.problem("wrong-port", path, what, "export it with pixels as rows of patches, float [patches, n]")
+        return StageInput(port, f"application.{port.name}", asked=True, optional=True)
+    source, maker = before
+    edges.append(Edge(maker, source.output, name, port))
+    if rank_of(port) is None or contradict(source.output, port):
+        what = f"{source.output.name!r} is {spell_port(source.output)}, and stage {stage.config.name!r} takes "
+        joining.problem("wrong-port", path, f"{what}{spell_port(port)}", "export stages that fit each other")
+    return StageInput(port, edges[-1].value)
