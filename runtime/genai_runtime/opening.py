@@ -1,14 +1,11 @@
 """A compiled folder -> a Model: check, import the executor, open sessions."""
 
 import hashlib
-import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +74,12 @@ def load(
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, prefill_chunk or 0, drawn, length_switch
     sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
-    executor = _executor(manifest, sessions)
-    gather_behind(sum(each["size"] for each in manifest.data["files"]))
-    from genai_runtime.model import Model
+    with sessions.ahead(manifest.data.get("opens", ())):
+        made = _executor_class(manifest)
+        from genai_runtime.model import Model
 
+        executor = _executor(made, manifest, sessions)
+    gather_behind(sum(each["size"] for each in manifest.data["files"]))
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     return Model(manifest, executor, sessions, notices)
 
@@ -153,38 +152,14 @@ def _options(stated: dict[str, Any], threads: int | None) -> tuple[dict[str, str
     return {**options, "intra_op_num_threads": cores.number}, cores.reason
 
 
-def _executor(manifest: Manifest, sessions: Sessions) -> Any:
-    made = _executor_class(manifest)
+def _executor(made: Any, manifest: Manifest, sessions: Sessions) -> Any:
     try:
-        with _imported_beside("genai_runtime.model"):
-            return made(sessions)
+        return made(sessions)
     except (GenaiError, MemoryError):
         raise
     except (Exception, SystemExit) as failure:
         what = f"the Executor of '{manifest.executor}' can't be made: {failure!r}"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
-
-
-@contextmanager
-def _imported_beside(name: str) -> Iterator[None]:
-    """Import a module in another thread meanwhile: ONNX Runtime opens sessions without Python's lock.
-
-    What the import raises is not told: the next import of that name raises it again.
-    """
-    if name in sys.modules:
-        yield
-        return
-    beside = Thread(target=_try_to_import, args=(name,), daemon=True)
-    beside.start()
-    try:
-        yield
-    finally:
-        beside.join()
-
-
-def _try_to_import(name: str) -> None:
-    with suppress(BaseException):
-        importlib.import_module(name)
 
 
 def _executor_class(manifest: Manifest) -> Any:
