@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from genai_runtime.lora.service import LoraService
     from genai_runtime.model import Model
     from genai_runtime.timings import Timings
+    from genai_runtime.tokenizer import Tokenizer
 
 MAX_THREADS = 1024
 
@@ -38,6 +39,7 @@ def load(
     prefill_chunk: int | None = None,
     policy: str | None = None,
     length_switch: str = "keep",
+    text: bool = False,
 ) -> "Model":
     """Load a compiled folder.
 
@@ -47,8 +49,9 @@ def load(
     time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this
     runtime drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the
     folder's choice. length_switch: where a graph takes other tables of positions behind a length, `keep` what the
-    caches hold, `recompute` it there, or `refuse` requests that would cross it. The folder's executor.py is code and is
-    executed: load only what you trust as you would trust a Python package.
+    caches hold, `recompute` it there, or `refuse` requests that would cross it. text: requests bring text, so that the
+    tokenizer is opened beside the sessions, not by the first of them. The folder's executor.py is code and is executed:
+    load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
     no-policy-graphs, bad-length-switch, unreadable-file, bad-path.
@@ -78,10 +81,25 @@ def load(
         made = _executor_class(manifest)
         from genai_runtime.model import Model
 
+        tokenizer = _tokenizer(manifest) if text else None
         executor = _executor(made, manifest, sessions)
     gather_behind(sum(each["size"] for each in manifest.data["files"]))
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
-    return Model(manifest, executor, sessions, notices)
+    model = Model(manifest, executor, sessions, notices)
+    if tokenizer is not None:
+        model.tokenizer = tokenizer
+    return model
+
+
+def _tokenizer(manifest: Manifest) -> "Tokenizer | None":
+    """The package's tokenizer; None where it has none that opens, which is told when text is asked for."""
+    from genai_runtime.text_files import TextFiles
+    from genai_runtime.tokenizer import open_tokenizer
+
+    try:
+        return open_tokenizer(manifest.package, TextFiles.from_dict(manifest.data["text"]))
+    except LoadError:
+        return None
 
 
 def _lora(manifest: Manifest) -> "LoraService | None":
