@@ -39,9 +39,12 @@ class Ahead:
         return name in self._ready
 
     def take(self, name: str) -> Any:
-        """The session of a component: waits for it, or opens it where no thread has begun. Once; raises as opening."""
+        """The session of a component, once: waits for it, or opens what no thread has begun. Raises as opening does.
+
+        One thread opens all by itself, so that no two open at once.
+        """
         ready = self._ready.pop(name)
-        if self._claimed(name):
+        if len(self._threads) != 1 and self._claimed(name):
             return self._open_one(name)
         ready.wait()
         session, failure = self._made.pop(name)

@@ -1,4 +1,4 @@
-"""A compiled folder -> a Model: check, import the executor, open sessions."""
+"""A compiled folder -> a Model: check, begin to open sessions, import the executor meanwhile."""
 
 import hashlib
 import importlib.util

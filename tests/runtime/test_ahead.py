@@ -20,6 +20,8 @@ import tokenizers
 from genai_compiler import compile_package
 from genai_runtime import LoadError, binding, cli, opening, sessions, tokenizer
 from genai_runtime.ahead import AT_ONCE, Ahead
+from genai_runtime.cores import Cores
+from genai_runtime.providers import CPU
 
 from tests.conftest import FIXTURES
 
@@ -106,6 +108,37 @@ def test_not_more_at_once_than_stated(compiled: Compiled, monkeypatch: pytest.Mo
     monkeypatch.setattr(binding, "open_session", counted)
     genai_runtime.load(compiled(SEVERAL)[0], threads=1).close()
     assert max(most) <= AT_ONCE + 1
+
+
+def test_one_thread_opens_all_one_after_the_other() -> None:
+    """As on a machine of one core, or for other devices than the CPU."""
+    who, now, most = set[str](), list[str](), list[int]()
+
+    def open_one(name: str) -> str:
+        now.append(name)
+        most.append(len(now))
+        who.add(threading.current_thread().name)
+        now.remove(name)
+        return name.upper()
+
+    ahead = Ahead(open_one, ["a", "b", "c"], 1)
+    ahead.start()
+    assert [ahead.take(each) for each in ("c", "a", "b")] == ["C", "A", "B"]
+    assert "a" not in ahead
+    ahead.stop()
+    assert (who, max(most), left()) == ({"genai-open"}, 1, [])
+
+
+@pytest.mark.parametrize(("provider", "threads"), [(CPU, AT_ONCE), ("CUDAExecutionProvider", 1)])
+def test_other_devices_get_one_thread(monkeypatch: pytest.MonkeyPatch, provider: str, threads: int) -> None:
+    monkeypatch.setattr(sessions, "allowed_cores", lambda: Cores(8, "said here"))
+    monkeypatch.setattr(binding, "open_session", lambda graph, *_: graph.name)
+    graphs = {name: sessions.Graph(Path(f"{name}.onnx"), Path()) for name in ("a", "b", "c")}
+    held = sessions.Sessions(graphs, sessions.Settings(((provider, {}),)))
+    with held.ahead(["a", "b", "c"]):
+        assert held._ahead is not None
+        assert held._ahead._at_once == threads
+        assert held.session("b") == "b.onnx"
 
 
 def test_the_largest_graph_is_begun_first(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
