@@ -59,15 +59,6 @@ def start(kind: str, task: dict[str, Any], environment: dict[str, str]) -> dict[
     return {**found, **whole, "start": (found["ready"] - begin) * 1e3}
 
 
-def with_bytecode(place: Place) -> dict[str, str]:
-    """The environment of a process whose modules are compiled once, as an installed package's are.
-
-    Some containers ask every process to compile them anew (PYTHONDONTWRITEBYTECODE); the checkout stays as it is.
-    """
-    store = place.work.resolve() / "bytecode"
-    return {**place.environment, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(store)}
-
-
 def start_up(place: Place, threads: int, rounds: int) -> Rounds:
     """Per round and kind milliseconds: `start`; `first`, of the first token of a request of ids that follows; `whole`,
     from before the process was started to the first piece of text behind a prompt of text.
@@ -80,10 +71,10 @@ def start_up(place: Place, threads: int, rounds: int) -> Rounds:
     if place.has("genai"):
         kinds["genai"], kinds["genai-text"] = ("genai", asking), ("genai", text)
     kinds["sessions-again"] = ("sessions", one)
-    environment, measured = with_bytecode(place), list[dict[str, dict[str, float]]]()
+    measured: Rounds = []
     for number in range(-1, rounds):  # the first round only warms the page cache and compiles the modules
         order = turns(tuple(kinds), max(number, 0))
-        found = {name: start(*kinds[name], environment) for name in order}
+        found = {name: start(*kinds[name], place.environment) for name in order}
         if number >= 0:
             kept = ("start", "first", "whole")
             measured.append({name: {key: each[key] for key in kept if key in each} for name, each in found.items()})
@@ -103,7 +94,7 @@ def prompt_text(place: Place) -> str:
 def load_parts(place: Place, threads: int, rounds: int = 5) -> dict[str, float]:
     """Median milliseconds of the parts of `load`, and of opening the tokenizer afterwards."""
     task = make_task(place, PACKAGE, threads, parts=True)
-    found = [start("executor", task, with_bytecode(place)) for _ in range(rounds)]
+    found = [start("executor", task, place.environment) for _ in range(rounds)]
     parts = {name: statistics.median(each["parts"][name] for each in found) for name in found[0]["parts"]}
     return {**parts, "tokenizer": statistics.median(each["tokenizer"] for each in found)}
 
