@@ -14,7 +14,7 @@ from genai_compiler.emit.media_facts import media_facts
 from genai_compiler.emit.policy_graphs import policy_entry
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
-from genai_compiler.emit.view import ABI_VERSION
+from genai_compiler.emit.view import ABI_VERSION, executor_view
 from genai_compiler.plan.ir import Decode, Emit, Output, Plan
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.processor_files import PROCESSORS
@@ -52,6 +52,7 @@ def manifest(
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
+        "opens": list(executor_view(plan, "").sessions),
         "tables": dict(tables),
         "speculation": _speculation(plan),
         "policy_graphs": policy_entry(plan),

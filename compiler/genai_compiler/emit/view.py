@@ -11,6 +11,7 @@ from genai_compiler.emit.draft_table import draft_imports, draft_table
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Uses
 from genai_compiler.emit.op_views import OpViews, read_values
+from genai_compiler.emit.opened import opened_sessions
 from genai_compiler.emit.port_tables import cell_table, interface_tables
 from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
@@ -126,7 +127,7 @@ Programs = dict[str, tuple[str, Program]]
 
 @dataclass(frozen=True)
 class ExecutorView:
-    """What `executor.py.j2` places."""
+    """What `executor.py.j2` places. sessions: components whose sessions it opens when it is made; for the manifest."""
 
     title: str
     provenance: str
@@ -138,6 +139,7 @@ class ExecutorView:
     locals: tuple[str, ...]
     body: tuple[OpView, ...]
     silent: tuple[str, ...]
+    sessions: tuple[str, ...]
 
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
@@ -169,6 +171,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         locals=(*runners, *bindings),
         body=body,
         silent=() if views.uses.publishes else ("yield from ()",),
+        sessions=opened_sessions(views.uses, plan),
     )
 
 
