@@ -105,6 +105,7 @@ ONE_ROW = frozenset(
         "place",
         "chosen",
         "failure",
+        "written",
     ]
 )
 """Further locals of an executor that has a loop for one row."""
@@ -186,6 +187,8 @@ def _table_imports(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         yield "Slot"
     if plan.decoder is not None and plan.decoder.mask is not None:
         yield "Mask"
+    if plan.decoder is not None and plan.decoder.lengths is not None:
+        yield "Lengths"
     if plan.decoder is not None and plan.decoder.pages is not None:
         yield "Pages"
     if any(_is_opened(plan.component(runner[0])) for runner in uses.runners.values()):
