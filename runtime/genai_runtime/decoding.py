@@ -166,7 +166,7 @@ class Decoder:
         return InPlaceDecoding if self.spec.shared else GrowingDecoding
 
 
-BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, Array, int]
+BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, "memoryview[int]", int]
 """A session's run, the io-binding for it, what tells a run its place, and how many places the buffers have (room).
 
 What tells it: the only row's mask [room], or where lengths are fed the positions written before the run, [1].

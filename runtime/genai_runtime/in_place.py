@@ -1,6 +1,7 @@
 """Decoding with past and present in one buffer: bound once, written in place, replaced only when it is full."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -140,8 +141,8 @@ class InPlaceDecoding(Decoding):
             self.filled = self.lengths[0] = place
             self._larger()
         lengths = self.spec.lengths
-        told = self._mask[0] if lengths is None else self._fed[lengths.last]
-        return self._run, self._bound, told, self.room.first
+        told: Any = self._mask[0] if lengths is None else self._fed[lengths.last]
+        return self._run, self._bound, memoryview(told), self.room.first
 
     def _larger(self) -> None:
         """The room is full: move to larger buffers."""

@@ -97,6 +97,9 @@ class DecoderViews:
         return OpView("_block_loop.py.j2", fields, {"plain": (plain,)})
 
 
+_WHOLE = ("int64", "int32", "bool")
+
+
 def has_one_row_loop(plan: Plan) -> bool:
     """Whether a step of one row is two stores and a run: nothing but the token and what tells its place changes.
 
@@ -107,8 +110,8 @@ def has_one_row_loop(plan: Plan) -> bool:
     if facts is None or not plan.groups:
         return False
     mask = facts.mask
-    bound = facts.lengths is not None or (mask is not None and mask.constant_width and mask.use == "lengths")
-    bound = bound and facts.positions is None
+    counted = mask is not None and mask.constant_width and mask.use == "lengths" and mask.dtype in _WHOLE
+    bound = (facts.lengths is not None or counted) and facts.positions is None
     shared = all(group.storage == "shared-buffer" for group in plan.groups)
     plain = facts.front is None and not facts.counts and not facts.one_token and not facts.switched
     plain = plain and not facts.prompt_component and facts.window is None and not facts.switch

@@ -92,6 +92,8 @@ ONE_ROW = frozenset(
     [
         "token",
         "select",
+        "score",
+        "scores",
         "ends",
         "stopped",
         "ids",
