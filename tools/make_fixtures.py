@@ -12,7 +12,13 @@ from tools.fixtures.control_flow import branch_joins, nested_loops
 from tools.fixtures.denoising import tiny_denoiser
 from tools.fixtures.encoder_decoder import tiny_encoder_decoder_v1
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
-from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2, tiny_minimal_v2, tiny_vision_v2
+from tools.fixtures.genai_v2 import (
+    tiny_embedder_v2,
+    tiny_encoder_v2,
+    tiny_media_v2,
+    tiny_minimal_v2,
+    tiny_vision_v2,
+)
 from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
@@ -38,6 +44,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
     "tiny-denoiser": tiny_denoiser,
+    "tiny-embedder-v2": tiny_embedder_v2,
     "tiny-encoder-v2": tiny_encoder_v2,
     "tiny-encoder-decoder-v1": tiny_encoder_decoder_v1,
     "tiny-even-bands-v2": tiny_even_bands_v2,

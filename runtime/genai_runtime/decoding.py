@@ -50,10 +50,10 @@ class DecoderSpec:
     it; of one row, [1, 1] `last` is one less than these, [1] `current` the same, `room` what fits. front: (component,
     (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
     component. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of
-    rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same. window: (tokens a run, what fills
-    the last run up) of a prompt. shift: caches move by what a run adds: (columns that past and new ones are together,
-    what empty ones hold, whether padding stands before a prompt). alone: a run takes one row. lengths: what is fed in
-    the place of a mask.
+    rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same; one_by_step: but for a prompt of
+    one token. window: (tokens a run, what fills the last run up) of a prompt. shift: caches move by what a run adds:
+    (columns that past and new ones are together, what empty ones hold, whether padding stands before a prompt). alone:
+    a run takes one row. lengths: what is fed in the place of a mask.
     """
 
     component: str
@@ -76,6 +76,7 @@ class DecoderSpec:
     front: tuple[str, tuple[tuple[str, str], ...]] | None = None
     pages: Pages | None = None
     prompt_component: str = ""
+    one_by_step: bool = False
     window: tuple[int, int] | None = None
     alone: bool = False
     switch: int = 0
@@ -196,7 +197,7 @@ class Decoding:
         spec = self.spec = decoder.spec
         self.passes = 0
         self.session, self.extras, self.front = decoder.session, extras, decoder.front
-        self.first_session = decoder.prompt_session
+        self.first_session = decoder.session if spec.one_by_step and ids.shape[1] == 1 else decoder.prompt_session
         self.timings, self.policy_graphs = decoder.timings, decoder.policy_graphs
         self.media: Mapping[str, Value] = {}
         self.later: Mapping[str, Value] = {}

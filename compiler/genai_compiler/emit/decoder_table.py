@@ -46,6 +46,7 @@ def decoder_table(plan: Plan) -> Iterator[str]:
         *([f"counts={literal(counts)}"] if counts else []),
         *_pages(facts.pages),
         *([f"prompt_component={literal(facts.prompt_component)}"] if facts.prompt_component else []),
+        *([f"one_by_step={facts.one_by_step}"] if facts.one_by_step else []),
         *([f"window=({facts.window.size}, {facts.window.pad})"] if facts.window is not None else []),
         *([f"shift={literal((facts.shift.columns, facts.shift.fill, facts.shift.first))}"] if facts.shift else []),
         *([f"alone={facts.alone}"] if facts.alone else []),

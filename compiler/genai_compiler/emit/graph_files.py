@@ -12,7 +12,6 @@ from pathlib import PurePosixPath
 from onnx import ModelProto
 
 from genai_compiler.emit.edited_graph import edited_bytes
-from genai_compiler.emit.linked_graph import linked_bytes
 from genai_compiler.emit.weight_places import follow_links
 from genai_compiler.plan.edits import Edited, Linked
 from genai_compiler.plan.ir import Plan
@@ -61,7 +60,7 @@ def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
     found, converted, taken = dict[str, GraphFile](), dict[str, GraphFile](), set[str]()
     for each in plan.components:
         if isinstance(each.edit, Linked):
-            content = linked_bytes(each.edit, package)
+            content = _linked(each.edit, package)
             varies = lengths_vary(ModelProto.FromString(content))
             found[each.name] = GraphFile(_free(each.name, taken), ".", varies, content)
     for name, graph in sorted(package.graphs.items()):
@@ -76,6 +75,12 @@ def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
         else:
             found[name] = converted.get(graph.artifact) or GraphFile(graph.artifact, folder, varies)
     return found
+
+
+def _linked(linked: Linked, package: Package) -> bytes:
+    from genai_compiler.emit.linked_graph import linked_bytes  # what links graphs is large
+
+    return linked_bytes(linked, package)
 
 
 def made_graphs(graphs: Mapping[str, GraphFile]) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from genai_compiler.plan.edits import Linked
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.external_data import external_tensors
-from genai_compiler.read.link_graphs import Link
+from genai_compiler.read.link import Link
 from genai_compiler.read.nodes import all_graphs
 from genai_compiler.read.package import Graph, Package
 

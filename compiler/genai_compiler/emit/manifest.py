@@ -25,7 +25,6 @@ from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
-from genai_compiler.read.token_ids import token_ids
 
 FORMAT = 3
 """Raised with every key that a manifest must have or loses (genai_runtime.manifest reads one format only)."""
@@ -134,7 +133,7 @@ def _text(package: Package) -> dict[str, str | None]:
 def _generation(plan: Plan, package: Package) -> dict[str, Any]:
     metadata, text = package.metadata, package.text
     tokens = next((each.name for each in plan.outputs if each.role == "tokens"), "")
-    ids = token_ids(find_artifact(package.root, text.tokenizer).file if text.tokenizer else None)
+    ids = text.ids
     defaults = metadata.generation.defaults if metadata.generation is not None else None
     return {
         "policy": "runtime" if plan.decoder is not None else "workflow",

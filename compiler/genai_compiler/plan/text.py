@@ -148,7 +148,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.pages is not None:
         yield from _pages(facts.pages)
     if facts.prompt_component:
-        yield f"  with the prompt {facts.prompt_component} runs in its place"
+        longer = " of two tokens and more" if facts.one_by_step else ""
+        yield f"  with the prompt{longer} {facts.prompt_component} runs in its place"
     if facts.switch:
         yield f"  other tables behind {facts.switch} positions"
     if facts.window is not None:
