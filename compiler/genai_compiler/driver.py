@@ -40,6 +40,7 @@ from genai_compiler.plan.ir import Form, Plan
 from genai_compiler.plan.limits import limit_notes
 from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.memory import MemoryPlan
+from genai_compiler.plan.place_entries import place_entries
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
@@ -190,7 +191,7 @@ def plan_package(
     Raises CompileError when the build found errors, and for forms that are asked for and that the package can't have.
     """
     doubts = _checked(package)
-    package = link_stages(package)
+    package = link_stages(place_entries(package))
     plan, found = _built(package)
     advice = resolve_hints(package, hints)
     problems = (*doubts, *found, *advice.problems)

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import RLock, Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
 from genai_runtime.cores import allowed_cores
-from genai_runtime.huge_pages import gather_behind
+from genai_runtime.huge_pages import gathered_behind
 from genai_runtime.kernels import check_kernels
 from genai_runtime.length_switch import hold_choice
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from genai_runtime.timings import Timings
 
 MAX_THREADS = 1024
+_IMPORTING = RLock()
+"""Held while an executor is imported: another thread that loads the same folder would find half a module."""
 
 
 def load(
@@ -54,7 +56,7 @@ def load(
     executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
-    no-policy-graphs, bad-length-switch, unreadable-file, bad-path.
+    no-policy-graphs, bad-length-switch, bad-huge-pages, unreadable-file, bad-path.
     """
     binding.require()
     if prefill_chunk is not None and prefill_chunk < 1:
@@ -77,8 +79,8 @@ def load(
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, prefill_chunk or 0, drawn, length_switch
     sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
-    executor = _executor(manifest, sessions)
-    gather_behind(sum(each["size"] for each in manifest.data["files"]))
+    with gathered_behind(sum(each["size"] for each in manifest.data["files"])):
+        executor = _executor(manifest, sessions)
     from genai_runtime.model import Model
 
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
@@ -190,11 +192,12 @@ def _try_to_import(name: str) -> None:
 def _executor_class(manifest: Manifest) -> Any:
     home = hashlib.sha256(os.fsencode(manifest.executor.resolve())).hexdigest()[:8]
     name = f"genai_executor_{manifest.data['executor_sha256'][:16]}_{home}"
-    module = sys.modules.get(name) or _import(name, manifest.executor)
+    with _IMPORTING:
+        module = sys.modules.get(name) or _import(name, manifest.executor)
     made_for = getattr(module, "ABI_VERSION", None)
     if made_for == abi.ABI_VERSION and hasattr(module, "Executor"):
         return module.Executor
-    del sys.modules[name]
+    sys.modules.pop(name, None)
     if made_for == abi.ABI_VERSION:
         raise LoadError("damaged-folder", f"'{manifest.executor}' has no Executor", help=COMPILE_AGAIN)
     what = f"executor.py in '{manifest.folder}' is written for ABI {made_for}, this runtime has {abi.ABI_VERSION}"

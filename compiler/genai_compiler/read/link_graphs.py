@@ -31,11 +31,15 @@ class Hoist:
 
 @dataclass(frozen=True)
 class Linked:
-    """Members' graphs in order, linked by value (fuse_islands, link_readers, stages). outputs: what leaves it."""
+    """Members' graphs in order, linked by value (fuse_islands, link_readers, stages). outputs: what leaves it.
+
+    own: (member's component, serialised graph), for graphs of the compiler's own, which are in no file of the package.
+    """
 
     members: tuple[Member, ...]
     outputs: tuple[str, ...]
     hoist: Hoist | None = None
+    own: tuple[tuple[str, bytes], ...] = ()
 
 
 def linked_model(members: tuple[Member, ...], models: Mapping[str, ModelProto], outputs: tuple[str, ...]) -> ModelProto:
