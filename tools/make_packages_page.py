@@ -230,8 +230,12 @@ def body(text: str) -> str:
 
 
 def _facts(text: str) -> dict[str, str]:
-    found = {"token ids": r"tokens (\S+ \(\w+\))", "mask": r"  mask (.*)", "positions": r"  positions (.*)"}
-    found |= {"caches": r"group \w+ of decoder: (.*)", "rows together": r"rows of different length: (\w+)"}
+    found = {"token ids": r"tokens (\S+ \(\w+\))", "mask": r"  (?:mask|in a mask's place) (.*)"}
+    found |= {
+        "positions": r"  positions (.*)",
+        "caches": r"group \w+ of decoder: (.*)",
+        "rows together": r"rows of different length: (\w+)",
+    }
     return {key: match[1] if (match := re.search(pattern, text)) else "-" for key, pattern in found.items()}
 
 

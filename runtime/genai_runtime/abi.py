@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         invariant,
         within_capacity,
     )
-    from genai_runtime.decoding import Decoder, DecoderSpec, Mask
+    from genai_runtime.decoding import Decoder, DecoderSpec, Lengths, Mask
     from genai_runtime.drafting import DraftSpec
     from genai_runtime.held import HeldSpec, Holder
     from genai_runtime.host_program import HostConstant, HostInput, HostProgram, HostStep
@@ -74,6 +74,7 @@ __all__ = [
     "ImageTiles",
     "ImageViews",
     "Input",
+    "Lengths",
     "Mask",
     "Output",
     "Pages",
@@ -125,6 +126,7 @@ _HOMES = {
     "ImageTiles": "adapters.image.program",
     "ImageViews": "adapters.image.program",
     "Input": "inputs",
+    "Lengths": "decoding",
     "Mask": "decoding",
     "Output": "publish",
     "Pages": "packing",

@@ -33,6 +33,7 @@ def decoder_table(plan: Plan) -> Iterator[str]:
         f"logits={literal(facts.logits)}",
         f"logits_dtype={literal(facts.logits_dtype)}",
         f"mask=Mask({', '.join(flags)}, fixed={mask.constant_width})" if mask else "mask=None",
+        *([f"lengths=Lengths({literal(facts.lengths.last)}, {literal(facts.lengths.width)})"] if facts.lengths else []),
         f"positions={literal(facts.positions)}",
         f"slots=({slots}{',' if slots else ''})",
         f"shared={bool(plan.groups) and all(group.storage == 'shared-buffer' for group in plan.groups)}",

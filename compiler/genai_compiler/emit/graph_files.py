@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from genai_compiler.emit.edited_graph import edited_bytes
 from genai_compiler.emit.weight_places import follow_links
-from genai_compiler.plan.edits import Linked, SelectLast
+from genai_compiler.plan.edits import Edited, Linked
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.request_extents import lengths_vary
@@ -56,7 +56,7 @@ def _followed(made: GraphFile, package: Package) -> GraphFile:
 
 
 def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
-    edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, SelectLast)}
+    edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, Edited)}
     found, converted, taken = dict[str, GraphFile](), dict[str, GraphFile](), set[str]()
     for each in plan.components:
         if isinstance(each.edit, Linked):

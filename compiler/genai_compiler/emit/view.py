@@ -93,6 +93,8 @@ ONE_ROW = frozenset(
     [
         "token",
         "select",
+        "score",
+        "scores",
         "ends",
         "stopped",
         "ids",
@@ -106,6 +108,7 @@ ONE_ROW = frozenset(
         "place",
         "chosen",
         "failure",
+        "written",
     ]
 )
 """Further locals of an executor that has a loop for one row."""
@@ -189,6 +192,8 @@ def _table_imports(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         yield "Slot"
     if plan.decoder is not None and plan.decoder.mask is not None:
         yield "Mask"
+    if plan.decoder is not None and plan.decoder.lengths is not None:
+        yield "Lengths"
     if plan.decoder is not None and plan.decoder.pages is not None:
         yield "Pages"
     if any(_is_opened(plan.component(runner[0])) for runner in uses.runners.values()):
