@@ -84,12 +84,12 @@ def driven(
     most: places of a row, 0 for what it needs. one_token: the prompt goes in token by token.
     """
     dims = (ROWS, 1, GROWTH, 8)
+    slots = tuple(Slot(f"past_key_values.0.{each}", f"present.0.{each}", "float32", dims) for each in ("key", "value"))
     spec = DecoderSpec(
         component="decoder", origin="here", tokens="input_ids", token_dtype="int64", logits="logits",
         logits_dtype="float32", mask=Mask("attention_mask", "int64", False, op == "gqa"),
         positions=("position_ids", "int64", rank),
-        slots=tuple(Slot(f"past_key_values.0.{part}", f"present.0.{part}", "float32", dims) for part in ("key", "value")),
-        shared=op == "gqa", capacity=None, ragged=True, vocab_size=VOCABULARY, one_token=one_token,
+        slots=slots, shared=op == "gqa", capacity=None, ragged=True, vocab_size=VOCABULARY, one_token=one_token,
     )  # fmt: skip
     width = max(map(len, rows))
     padded = np.array([[*row, *[0] * (width - len(row))] for row in rows])
