@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from genai_runtime.result import Result
     from genai_runtime.rows import branch_key, iteration_limit, iteration_value, keep_rows, live_rows, unmatched_case
     from genai_runtime.sessions import Sessions
+    from genai_runtime.settled import SETTLED, counter, entries, number, settled
     from genai_runtime.state import Slot
     from genai_runtime.values import merge_axes
 
@@ -53,6 +54,7 @@ ABI_VERSION = 3
 __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
+    "SETTLED",
     "AudioFeatures",
     "AudioProgram",
     "BudgetSpec",
@@ -88,7 +90,9 @@ __all__ = [
     "bind_inputs",
     "bounded",
     "branch_key",
+    "counter",
     "enter",
+    "entries",
     "growing",
     "has_extent",
     "has_form",
@@ -98,7 +102,9 @@ __all__ = [
     "keep_rows",
     "live_rows",
     "merge_axes",
+    "number",
     "open_adapter",
+    "settled",
     "unmatched_case",
     "within_capacity",
 ]
@@ -132,6 +138,7 @@ _HOMES = {
     "RUN_FAILURES": "binding",
     "Request": "request",
     "Result": "result",
+    "SETTLED": "settled",
     "Sessions": "sessions",
     "Slot": "state",
     "SpeculativeDecoder": "blocks",
@@ -140,7 +147,9 @@ _HOMES = {
     "bind_inputs": "inputs",
     "bounded": "cells",
     "branch_key": "rows",
+    "counter": "settled",
     "enter": "cells",
+    "entries": "settled",
     "growing": "cells",
     "has_extent": "cells",
     "has_form": "cells",
@@ -150,7 +159,9 @@ _HOMES = {
     "keep_rows": "rows",
     "live_rows": "rows",
     "merge_axes": "values",
+    "number": "settled",
     "open_adapter": "adapters",
+    "settled": "settled",
     "unmatched_case": "rows",
     "within_capacity": "cells",
 }

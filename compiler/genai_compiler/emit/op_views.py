@@ -1,11 +1,14 @@
 """Ops -> flat views: every name chosen, every argument spelled. A view is a template's name and the text it places."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from genai_compiler.emit.adapter_views import adapted_argument, selection_call
 from genai_compiler.emit.decoder_views import DecoderViews
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Writing
+from genai_compiler.emit.settled_loops import has_shorter_way
+from genai_compiler.emit.settled_views import SettledViews
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
     Branch,
@@ -41,9 +44,10 @@ class OpViews:
 
     def __init__(self, plan: Plan, names: Names) -> None:
         self.plan, self.names = plan, names
-        writing = Writing(plan, names)
+        self._writing = writing = Writing(plan, names)
         self.uses, self._call = writing.uses, writing.call
         self._decoder = DecoderViews(writing)
+        self._steady: dict[tuple[tuple[str, str], ...], str] = {}
         self._counted: set[str] = set()
         self._entering: list[str] = []
         self._files = made_of_files(plan)
@@ -99,7 +103,7 @@ class OpViews:
         if op.steady and not op.held:
             steady = self.names.fresh(f"steady_{op.component}")
             self._entering.append(f"{steady} = {runner}.steady()")
-            runner = steady
+            runner = self._steady[op.outputs] = steady
         given = (self.names.of(value) for _, value in op.inputs)
         args = ", ".join((*given, *adapted_argument(op, self.plan, self.names)))
         targets = [self.names.of(value) for _, value in op.outputs]
@@ -187,7 +191,9 @@ class OpViews:
         outside, self._entering = self._entering, []
         body = self.region(op.body, step)
         enter, self._entering = (*enter, *self._entering), outside
-        counts = bool(op.iteration) or step in self._counted
+        shorter = has_shorter_way(op, self.plan)
+        settled = (SettledViews(self._writing, op, self._steady, (step, limit)).view(),) if shorter else ()
+        counts = bool(op.iteration) or step in self._counted or shorter
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "bound": f"{limit} = "
@@ -200,7 +206,7 @@ class OpViews:
             "laws": tuple(law for carry in op.carried for law in self._laws(carry, op)),
             "carry": self._carry(op, live, going),
         }
-        return OpView("_loop.py.j2", fields, {"body": body})
+        return OpView("_loop.py.j2", fields, {"body": body, "settled": settled})
 
     def _count_live(self, op: Loop, live: str, going: str) -> str:
         """The mask of live rows, where a cell keeps the others' entries, and how many there are."""
@@ -226,10 +232,16 @@ class OpViews:
         initial = self.names.of(carry.initial)
         if cell.scope == "session":
             initial = f"request.kept({literal(cell.name)}, {initial})"
-        table = self._cell_table(cell)
-        return f"{self.names.of(carry.cell)} = " + self._call(
-            "enter", table, initial, "inputs.symbols", literal(op.origin)
-        )
+        entered = self._call("enter", self._cell_table(cell), initial, "inputs.symbols", literal(op.origin))
+        return f"{self.names.of(carry.cell)} = {entered}" if self._is_read(carry, op) else entered
+
+    def _is_read(self, carry: Carry, op: Loop) -> bool:
+        """Whether anything asks for a cell but its own way round the loop."""
+        others = {each.next for each in op.carried if each is not carry} | {op.continue_when}
+        others |= {value for each in op.carried for value in (each.increment, each.maximum)}
+        inside = read_values(replace(self.plan, body=op.body))
+        outside = read_values(replace(self.plan, body=tuple(each for each in self.plan.body if each is not op)))
+        return carry in self._moving(op) or any(self._laws(carry, op)) or carry.cell in others | inside | outside
 
     def _cell_table(self, cell: Cell) -> str:
         known = self.uses.tables.get(cell.name)
