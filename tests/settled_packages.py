@@ -63,9 +63,12 @@ def played(folder: Path, termination: str = "generation_eos") -> Path:
     return folder
 
 
-def attended(folder: Path) -> Path:
-    """The scripted package of tests/held_packages.py, one new token a step, masks whole, the choice published."""
-    scripted_package(folder, Attention(), _publish_choices)
+def attended(folder: Path, first: bool = False) -> Path:
+    """The scripted package of tests/held_packages.py, one new token a step, masks whole, the choice published.
+
+    first: what the last iteration has chosen, before anything else; such a loop can be turned.
+    """
+    scripted_package(folder, Attention(), lambda workflow: _publish_choices(workflow, first))
     sketch = Sketch("script")
     op = sketch.op
     at = sketch.input("at", "int64", 1)
@@ -82,7 +85,7 @@ def attended(folder: Path) -> Path:
     return folder
 
 
-def _publish_choices(workflow: Document) -> None:
+def _publish_choices(workflow: Document, first: bool) -> None:
     script = {"tokens": tensor("int64", "s", "b", 1), "masks": tensor("int64", "s", "b", "c"),
               "goes": tensor("int64", "s", "b")}  # fmt: skip
     mask, ids = tensor("int64", "batch", "all", rows=True), tensor("int64", "batch", 1, rows=True)
@@ -100,5 +103,6 @@ def _publish_choices(workflow: Document) -> None:
     takes = {name: name for name in (*script, "at")}
     body[0] = invoke("script", takes, {"ids": "ids", "mask": "mask", "more": "live.next"})
     body[2] = invoke("choose", {"logits": "seen"}, {"token": "chosen.next"})
-    body.append(emit("chosen.next", "chosen", "append", axis=1, when="live"))
+    shown = emit("chosen" if first else "chosen.next", "chosen", "append", axis=1, when="live")
+    body.insert(0 if first else len(body), shown)
     workflow["steps"][0]["carried"].append({"cell": "chosen", "next": "chosen.next"})

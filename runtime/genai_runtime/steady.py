@@ -35,6 +35,10 @@ class Bank:
         pairs = zip(self._inputs, self.given, strict=True)
         self.given = tuple(value if each == port else known for each, known in pairs)
 
+    def taken(self, port: str) -> Value:
+        """What is bound to an input."""
+        return self.given[self._inputs.index(port)]
+
     def give(self, values: tuple[Value, ...]) -> None:
         """Bind these inputs, where they are not bound yet."""
         for port, value, known in zip(self._inputs, values, self.given, strict=True):

@@ -1,26 +1,33 @@
 """Writes the shorter way of one row through a loop (settled_loops): what stands last in the loop's body."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from genai_compiler.emit.ahead_views import AheadViews
 from genai_compiler.emit.names import comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Writing
-from genai_compiler.emit.settled_loops import Sources, run_of
 from genai_compiler.plan.ir import Emit, Fused, Invoke, Loop, Op
+from genai_compiler.plan.settled_loops import Sources, run_of
 
 Lines = Iterator[str]
-Steady = Mapping[tuple[tuple[str, str], ...], str]
-"""What a run defines -> the object that runs it, for runs of no group."""
+Steady = Mapping[tuple[tuple[str, str], ...], tuple[str, str]]
+"""What a run of no group defines -> the object that runs it in the loop, and the runner behind that."""
 
 
 class SettledViews:
     """The shorter way of one loop."""
 
-    def __init__(self, writing: Writing, loop: Loop, steady: Steady, counted: tuple[str, str]) -> None:
-        """counted: the names of the loop's counter and of its bound."""
+    def __init__(
+        self, writing: Writing, loop: Loop, around: tuple[Steady, Mapping[str, str]], counted: tuple[str, str]
+    ) -> None:
+        """around: names of what runs, and by group of what its run takes that looks nothing ahead. counted: the names
+        of the loop's counter and of its bound.
+        """
+        steady, idles = around
         self._plan, self._names, self._uses, self._call = writing.plan, writing.names, writing.uses, writing.call
         self._loop, self._sources, (self._step, self._limit) = loop, Sources(loop), counted
-        self._runs = [run for run in map(run_of, loop.body) if run is not None]
-        self._objects = [self._uses.held[each.held][0] if each.held else steady[each.outputs] for each in self._runs]
+        self._runs = self._sources.runs
+        self._objects = [self._uses.held[each.held][0] if each.held else steady[each.outputs][0] for each in self._runs]
         fresh = self._names.fresh
         self._sets = [(fresh(f"{each.component}_set"), fresh(f"{each.component}_other")) for each in self._runs]
         self._audience, self._failure = fresh("audience"), fresh("failure")
@@ -28,6 +35,12 @@ class SettledViews:
         """What is another thing every other time: its name, and what it is with one set and with the other."""
         self._lists: list[str] = []
         self._number = ""
+        self._ahead = None
+        if loop.ahead is not None:
+            at = next(at for at, each in enumerate(self._runs) if each.held)
+            runner = next(names[1] for made, names in steady.items() if loop.ahead.light == tuple(v for _, v in made))
+            names = self._objects[at], runner, idles[self._runs[at].held], self._step
+            self._ahead = AheadViews(writing, loop, loop.ahead, *names)
 
     def view(self) -> OpView:
         """The view of all of it."""
@@ -42,16 +55,29 @@ class SettledViews:
             "sets": tuple(
                 f"{', '.join(pair)} = {each}.sets()" for pair, each in zip(self._sets, self._objects, strict=True)
             ),
-            "lists": (*counter, f"{self._audience} = request.audience", *self._lists),
+            "lists": (
+                *counter,
+                *(self._ahead.entering() if self._ahead is not None else ()),
+                f"{self._audience} = request.audience",
+                *self._lists,
+            ),
             "turns": f"{turns} = ({tuple_of(each[1] for each in turn)}, {tuple_of(each[2] for each in turn)})",
             "loop": f"for {self._step} in range(SETTLED + 1, {self._limit}):",
             "turn": f"{tuple_of(each[0] for each in turn)[1:-1]} = {turns}[{self._step} & 1]",
             "stop": f"if {heeds}not {going}[0]:",
-            "count": (f"{self._number}[0] = {self._step}",) if counter else (),
+            "count": (
+                *((f"{self._number}[0] = {self._step}",) if counter else ()),
+                *(self._ahead.counting() if self._ahead is not None else ()),
+            ),
             "body": body,
             "ends": tuple(f"out.row_ended({literal(op.output)})" for op in self._loop.body if isinstance(op, Emit)),
         }
-        return OpView("_settled_row.py.j2", fields)
+        shorter = OpView("_settled_row.py.j2", fields)
+        if self._ahead is None:
+            return shorter
+        looks = self._names.fresh("looks_ahead")
+        primed = replace(shorter, fields={**fields, "head": f"{looks} = {self._ahead.condition()}\nif {looks}:"})
+        return OpView("_arm.py.j2", {"head": fields["head"], "joins": ()}, {"body": (primed,)})
 
     def _condition(self) -> str:
         """When it is taken: each value that is read as a number must be one."""
@@ -64,7 +90,10 @@ class SettledViews:
             for at, each in enumerate(self._objects)
         )
         replaced = "not request.overrides and " if any(isinstance(op, Fused) for op in self._loop.body) else ""
-        return f"{self._step} == SETTLED and {replaced}{self._call('settled', *asked)}"
+        begins = f"{self._step} == SETTLED and {replaced}{self._call('settled', *asked)}"
+        if self._ahead is None:
+            return begins
+        return begins.replace(" and", f" < {self._limit} - 1 and", 1)
 
     def _counter(self) -> Lines:
         """The tensor of the iteration's number, bound where runs take it."""
@@ -87,7 +116,11 @@ class SettledViews:
             yield from self._emit(op)
 
     def _run(self, run: Invoke, origin: str) -> Lines:
-        at = next(at for at, each in enumerate(self._runs) if each is run)
+        at = next((at for at, each in enumerate(self._runs) if each is run), -1)
+        if at < 0 and self._ahead is not None:
+            yield f"# {comment(origin)}: {comment(run.component)} has run with the last token's"
+            yield from self._ahead.light(run)
+            return
         (one, other), name = self._sets[at], self._objects[at]
         bound = self._both(f"{run.component}_bound", one, other)
         call = self._names.fresh(f"run_{run.component}")
@@ -97,9 +130,14 @@ class SettledViews:
             hold = self._uses.held[run.held][2]
             port = next(port for kind, port in hold.lengths if kind == "valid")
             yield f"{name}.follow({self._read('entries', dict(run.inputs)[port])})"
+        if run.idle and self._ahead is not None:
+            yield from self._ahead.before(bound, self._limit)
         yield "try:"
         yield f"    {call}({bound}.bound, None)"
         yield f"except RUN_FAILURES as {self._failure}:"
+        if run.idle and self._ahead is not None:
+            yield f"    {self._ahead.failed(bound, self._failure)}"
+            return
         yield f"    raise {name}.failed({bound}, {self._failure}) from {self._failure}"
 
     def _emit(self, op: Emit) -> Lines:
@@ -127,9 +165,9 @@ class SettledViews:
         if not self._sources.turns(value):
             view = self._call(how, self._names.of(value))
             return self._twice(f"{how} {value}", value, view, view)
-        run, place, last = self._sources.place(value)
+        run, place, age = self._sources.place(value)
         views = [self._call(how, f"{each}.made[{place}]") for each in self._sets[run]]
-        return self._twice(f"{how} {value}", value, *(reversed(views) if last else views))
+        return self._twice(f"{how} {value}", value, *(reversed(views) if age % 2 else views))
 
     def _both(self, hint: str, one: str, other: str) -> str:
         return self._twice(hint, hint, one, other)

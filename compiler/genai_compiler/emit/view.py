@@ -72,6 +72,12 @@ SOMETIMES = frozenset(
         "settled",
         "unmatched_case",
         "within_capacity",
+        "run_again",
+        "blank",
+        "chain_sets",
+        "primed",
+        "refused",
+        "look_no_further",
     ]
 )
 """Names of the runtime interface that an executor imports always, and when it needs them."""
@@ -282,7 +288,7 @@ def _programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, Program]]:
 def _held_tables(uses: Uses) -> Iterator[str]:
     tables = uses.tables
     for _, constant, hold in uses.held.values():
-        run, others = hold.run, [port for port, _ in hold.run.inputs]
+        run, others = hold.run, [*(port for port, _ in hold.run.inputs), *(each.port for each in hold.run.idle)]
         args = [
             f"name={literal(hold.group)}",
             f"component={literal(run.component)}",

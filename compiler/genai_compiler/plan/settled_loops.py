@@ -86,26 +86,36 @@ def _read_behind(loop: Loop, plan: Plan) -> bool:
 
 @dataclass
 class Sources:
-    """Where a value of a loop lies: (place of its run among the runs, place of the result), and of which set.
+    """Where a value of a loop lies: which result of which run it is, and of which iteration.
 
-    made: value -> that place. becomes: a cell -> its next value.
+    runs: those of a settled iteration; made: value -> (place among them, place of the result); becomes: a cell -> its
+    next value; ahead: a value -> what a run gives for it an iteration before.
     """
 
     loop: Loop
+    runs: list[Invoke] = field(default_factory=list[Invoke])
     made: dict[str, tuple[int, int]] = field(default_factory=dict)
     becomes: dict[str, str] = field(default_factory=dict)
+    ahead: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        ahead = self.loop.ahead
         runs = [run for run in map(run_of, self.loop.body) if run is not None]
-        self.made = {value: (at, place) for at, run in enumerate(runs) for place, value in enumerate(defines(run))}
+        self.runs = [run for run in runs if ahead is None or defines(run) != ahead.light]
+        self.made = {value: (at, place) for at, run in enumerate(self.runs) for place, value in enumerate(defines(run))}
         self.becomes = {carry.cell: carry.next for carry in self.loop.carried}
+        self.ahead = dict(ahead.results) if ahead is not None else {}
 
     def turns(self, value: str) -> bool:
         """Whether it is a result, or a cell that becomes one."""
-        return value in self.made or self.becomes.get(value, "") in self.made
+        return self._result(value)[0] in self.made
 
-    def place(self, value: str) -> tuple[int, int, bool]:
-        """(run, result, whether it is the last iteration's)."""
-        if value in self.made:
-            return (*self.made[value], False)
-        return (*self.made[self.becomes[value]], True)
+    def place(self, value: str) -> tuple[int, int, int]:
+        """(run, result, how many iterations before this one it was made)."""
+        result, age = self._result(value)
+        return (*self.made[result], age)
+
+    def _result(self, value: str) -> tuple[str, int]:
+        age = int(value in self.becomes)
+        value = self.becomes.get(value, value)
+        return (self.ahead[value], age + 1) if value in self.ahead else (value, age)
