@@ -2,7 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import genai_runtime
@@ -14,16 +16,16 @@ from tests.conftest import FIXTURES
 from tests.reference.plain_loop import greedy
 from tools.bench.bound_loop import BoundLoop
 from tools.bench.compile_cost import compile_once, weight_bytes
-from tools.bench.contestants import LOOP, Contestant, executor, open_all
+from tools.bench.contestant_process import ContestantProcess
+from tools.bench.contestants import LOOP, Contestant, Generate, executor
 from tools.bench.forms import CHOSEN, distinct_forms, time_forms
 from tools.bench.numpy_loop import NumpyLoop
 from tools.bench.one_graph import OneGraphLoop
 from tools.bench.parts import PARTS, plan
-from tools.bench.peer_process import PeerProcess
 from tools.bench.place import Place, environment_with_home
 from tools.bench.policy_loops import PolicyLoop
-from tools.bench.rounds import Scenario, prompt_ids, run_scenario
-from tools.bench.run_clock import RunClock, step_times
+from tools.bench.rounds import Scenario, opened_apart, prompt_ids, run_scenario
+from tools.bench.run_clock import RunClock, Trace, step_times
 from tools.bench.step_documents import write_steps
 from tools.bench.turn_parts import TURNS, absent, present
 from tools.peers.policy_package import write_policy_package
@@ -96,10 +98,10 @@ def test_executors_of_both_forms_make_the_same_tokens(package: Path, wanted: lis
 
 
 def test_a_scenario_compares_everyone_with_everyone(package: Path, tmp_path: Path) -> None:
-    contestants = [Contestant(LOOP, "loop", str(package)), Contestant("run-only", "run-only", str(package))]
-    opened = open_all(contestants, 1, RunClock())
+    contestants = {name: Contestant(name, name, str(package)) for name in (LOOP, "run-only")}
+    opening = partial(opened_apart, contestants, 1, environment_with_home(tmp_path / "home"))
     scenario = Scenario(4, 8, (LOOP, "run-only"), rounds=2)
-    found = run_scenario(opened, scenario, [PROMPT])
+    found = run_scenario(opening, scenario, [PROMPT])
     assert json.loads(json.dumps(found))["same"] == {
         LOOP: {LOOP: 8, "run-only": 0},
         "run-only": {LOOP: 0, "run-only": 8},
@@ -107,6 +109,27 @@ def test_a_scenario_compares_everyone_with_everyone(package: Path, tmp_path: Pat
     assert found["compared"] == 8
     assert len(found["rounds"]) == 2
     assert set(found["rounds"][0][LOOP]) == {"ttft", "step", "host", "runs", "rate"}
+
+
+def test_processes_are_renewed_and_tokens_checked_in_the_first_set_only() -> None:
+    """Seven rounds in sets of three: three openings, each with a warm-up of its own."""
+    openings: list[list[tuple[int, int]]] = []
+
+    @contextmanager
+    def opening(names: Sequence[str]) -> Iterator[dict[str, Generate]]:
+        asked: list[tuple[int, int]] = []
+        openings.append(asked)
+
+        def generate(rows: Sequence[list[int]], new: int) -> Trace:
+            asked.append((len(rows[0]), new))
+            return Trace([len(openings)] * new, 1.0, 2.0)
+
+        yield dict.fromkeys(names, generate)
+
+    found = run_scenario(opening, Scenario(80, 4, ("only",), rounds=7, check=20, renew=3), [[5] * 80])
+    timed = [(80, 4)] * 3
+    assert openings == [[(80, 20), *timed], [(64, 4), *timed], [(64, 4), (80, 4)]]
+    assert (found["compared"], len(found["rounds"])) == (20, 7)
 
 
 def test_rows_of_a_prompt_begin_apart_and_are_equally_long() -> None:
@@ -123,13 +146,13 @@ print(json.dumps({"ready": True, "versions": {}}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["new"] > 100: sys.exit("too many")
-    made = [token + 1 for token in asked["ids"]][: asked["new"]]
+    made = [token + 1 for token in asked["rows"][0]][: asked["new"]]
     print(json.dumps({"tokens": made, "ttft": 0.5, "seconds": 2.0, "steps": [0.25, 0.5, 0.75]}), flush=True)
 """
 
 
 def test_a_peer_answers_in_its_turn_and_its_own_times_count() -> None:
-    peer = PeerProcess([sys.executable, "-c", ECHO])
+    peer = ContestantProcess([sys.executable, "-c", ECHO])
     for prompt in ([1, 2, 3], [7, 8, 9]):
         trace = peer.generate([prompt], 2)
         assert trace.tokens == [prompt[0] + 1, prompt[1] + 1]
@@ -141,9 +164,9 @@ def test_a_peer_answers_in_its_turn_and_its_own_times_count() -> None:
 def test_last_words_of_a_peer_that_ends_are_shown(new: int) -> None:
     if not new:
         with pytest.raises(RuntimeError, match="no model here"):
-            PeerProcess([sys.executable, "-c", "import sys; sys.exit('no model here')"])
+            ContestantProcess([sys.executable, "-c", "import sys; sys.exit('no model here')"])
         return
-    peer = PeerProcess([sys.executable, "-c", ECHO])
+    peer = ContestantProcess([sys.executable, "-c", ECHO])
     with pytest.raises(RuntimeError, match="too many"):
         peer.generate([[1]], new)
 

@@ -34,7 +34,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Contestant:
-    """kind: how it generates; package, compiled: what it opens; python: the interpreter of one in another process."""
+    """kind: how it generates; package, compiled: what it opens; python: the interpreter of one that has its own."""
 
     name: str
     kind: str
@@ -47,19 +47,12 @@ class Contestant:
         return asdict(self)
 
 
-def open_all(contestants: Sequence[Contestant], threads: int, clock: RunClock) -> dict[str, Generate]:
-    """Every contestant, loaded, in this order; executors of one compiled folder share one model."""
-    watch_executors(clock)
-    models: dict[str, Any] = {}
-    opened: dict[str, Generate] = {}
-    for each in contestants:
-        if each.kind in EXECUTORS:
-            if each.compiled not in models:
-                models[each.compiled] = open_executor(Path(each.compiled), threads)
-            opened[each.name] = executor(models[each.compiled], clock, each.kind)
-        else:
-            opened[each.name] = MAKERS[each.kind](each, threads, clock)
-    return opened
+def open_contestant(each: Contestant, threads: int, clock: RunClock) -> Generate:
+    """One that runs in this process, loaded."""
+    if each.kind in EXECUTORS:
+        watch_executors(clock)
+        return executor(open_executor(Path(each.compiled), threads), clock, each.kind)
+    return MAKERS[each.kind](each, threads, clock)
 
 
 def watch_executors(clock: RunClock) -> None:
@@ -78,6 +71,8 @@ def open_executor(folder: Path, threads: int) -> Any:
 
 
 EXECUTORS = ("executor", "text", "workflow")
+PEERS_APART = ("optimum", "llama")
+"""Kinds that need other versions of their libraries: peer_worker.py runs them, with another interpreter."""
 
 
 def executor(model: Any, clock: RunClock, kind: str = "executor") -> Generate:
@@ -140,12 +135,6 @@ def _genai(each: Contestant, threads: int, clock: RunClock) -> Generate:
     return GenaiLoop(Path(each.package), threads, clock).generate
 
 
-def _peer(each: Contestant, threads: int, clock: RunClock) -> Generate:
-    from tools.bench.peer_process import PeerProcess, peer_command
-
-    return PeerProcess(peer_command(Path(each.python), each.kind, Path(each.package), threads)).generate
-
-
 MAKERS: dict[str, Callable[[Contestant, int, RunClock], Generate]] = {
     "loop": _bound,
     "run-only": _run_only,
@@ -154,6 +143,4 @@ MAKERS: dict[str, Callable[[Contestant, int, RunClock], Generate]] = {
     "one-graph": _one_graph,
     "numpy": _numpy,
     "genai": _genai,
-    "optimum": _peer,
-    "llama": _peer,
 }

@@ -33,7 +33,7 @@ class Part:
 
 def _turns(name: str, title: str, seconds: int, *, usual: bool = True) -> Part:
     turns = TURNS[name]
-    return Part(title, seconds, lambda place, rounds: take_turns(place, name, turns, rounds), (turns.package,), usual)
+    return Part(title, seconds, lambda place, rounds: take_turns(place, turns, rounds), (turns.package,), usual)
 
 
 def _start(place: Place, rounds: int) -> Any:
@@ -73,7 +73,7 @@ PARTS: dict[str, Part] = {
     "steps": Part(
         "compiling packages of 1 to 2,000 steps",
         45,
-        lambda place, rounds: compile_cost.compile_steps(place, min(rounds, 3)),
+        lambda place, rounds: compile_cost.compile_steps(place, min(rounds, 7)),
     ),
 }
 

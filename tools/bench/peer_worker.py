@@ -3,7 +3,7 @@
     python peer_worker.py KIND PACKAGE THREADS
 
 kinds: `optimum` (PACKAGE: a folder with model.onnx and config.json), `llama` (PACKAGE: a GGUF file). Speaks JSON, a
-message a line. First it says {"ready": true, "versions": {...}}; then it answers each {"ids": [...], "new": n} on its
+message a line. First it says {"ready": true, "versions": {...}}; then it answers each {"rows": [ids], "new": n} on its
 standard input with {"tokens": [...], "ttft": s, "seconds": s, "steps": [s, ...]}, timed in here, until that ends.
 """
 
@@ -103,7 +103,8 @@ def main() -> None:
     print(json.dumps({"ready": True, "versions": versions}), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        tokens, begun, stamps = opened.generate(request["ids"], request["new"])
+        (ids,) = request["rows"]
+        tokens, begun, stamps = opened.generate(ids, request["new"])
         steps = [later - earlier for earlier, later in itertools.pairwise(stamps[1:])]
         answer = {"tokens": tokens, "ttft": stamps[0] - begun, "seconds": stamps[-1] - begun, "steps": steps}
         print(json.dumps(answer), file=answers, flush=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tools.bench.cost_report import compile_section, forms_section, steps_section
 from tools.bench.place import WAYS
+from tools.bench.rounds import AGED
 from tools.bench.start_report import memory_section, start_section
 from tools.bench.tables import table, with_bounds
 from tools.bench.targets import Target, targets
@@ -29,15 +30,17 @@ weights are quantised in another way, so that its tokens soon differ.
 READING = """\
 ## How to read it
 
-Contestants take turns: one generation each a round, in an order that rotates and turns around. (c) and (d) need other
-versions of their libraries, so they wait in processes of their own and take their turns in the same rounds; all others
-share one process. A figure of a contestant in a round is the median over that generation's steps. What is compared is
-always two figures of the same round; tables give the median of that ratio over the rounds and, in brackets, the
-interval in which that median lies with 95 % confidence (percentile bootstrap over the rounds). Absolute times are
-medians over the rounds and hold for that machine and that hour only. The parts were measured one after another, and no
-ratio mixes two of them.
+Contestants take turns: one generation each a round, in an order that rotates and turns around. Each waits for its turns
+in a process of its own, since where memory lies decides how fast a session is, and one contestant's way with it would
+change the others' figures; (c) and (d) need other versions of their libraries too. All processes are started anew after
+five rounds (three with the tiny decoders), because one process may be a little faster than the next of the same
+program; turns begin {aged} seconds after the last was opened. A figure of a contestant in a round is the median over
+that generation's steps. What is compared is always two figures of the same round; tables give the median of that ratio
+over the rounds and, in brackets, the interval in which that median lies with 95 % confidence (percentile bootstrap over
+the rounds). Absolute times are medians over the rounds and hold for that machine and that hour only. The parts were
+measured one after another, and no ratio mixes two of them.
 
-One contestant of a part, mostly (a), runs twice from two sessions, the first and the last one opened: what the two
+One contestant of a part, mostly (a), runs twice in two processes, the first and the last one opened: what the two
 differ by is what differs when nothing does. The A/A deviation is the end of that ratio's interval that is farther from
 1; a difference smaller than that says nothing. (a) in a ratio is the geometric mean of the two.
 
@@ -74,7 +77,13 @@ PLOTS = (
 
 def render(results: Results, plots: Path, page: Path) -> str:
     """The page. plots: the folder of the plots, whose files are linked from `page`."""
-    parts = [HEAD, machine_section(results), targets_section(targets(results)), plots_section(plots, page), READING]
+    parts = [
+        HEAD,
+        machine_section(results),
+        targets_section(targets(results)),
+        plots_section(plots, page),
+        READING.format(aged=AGED),
+    ]
     parts += [section(name, result) for name, result in results.items()]
     parts += [absent_section(results), REPEAT.format(minutes=minutes())]
     return "\n".join(part for part in parts if part)

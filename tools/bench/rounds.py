@@ -1,24 +1,27 @@
-"""`python -m tools.bench.rounds`: one process in which contestants take turns, one for each set of them.
+"""Contestants take turns, each in a process of its own.
 
 Only ratios taken side by side mean something on a shared machine, so every contestant generates once a round, in an
-order that rotates and turns around, and every figure is later compared within its round.
+order that rotates and turns around, and every figure is later compared within its round. A process may be a few percent
+faster or slower than another of the same program for as long as it lives, so all are started anew after some rounds.
 """
 
-import argparse
-import gc
-import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.bench.contestants import Contestant, Generate, open_all
-from tools.bench.run_clock import RunClock, Trace
+from tools.bench.contestant_process import ContestantProcess, command_of
+from tools.bench.contestants import Contestant, Generate
+from tools.bench.run_clock import Trace
 
 SETTLE = 0.03
 """Seconds before a turn: idle worker threads of the last contestant spin for a while."""
+AGED = 2.5
+"""Seconds between opening and the first turn: a served model is older than that, and what a runtime does behind the
+opening (ours gathers weights into huge pages a second after it) must not fall into somebody's turn."""
 TEXTS = Path(__file__).parent.parent / "smollm2" / "texts"
 WARM = 64, 8
 """Prompt and new tokens of the generation before the first round, where nothing is checked in it."""
@@ -28,7 +31,8 @@ WARM = 64, 8
 class Scenario:
     """A request that contestants are timed on: prompt tokens, new tokens, rows, and who takes part.
 
-    check: new tokens of the generation before the first round, whose tokens are compared; 0 for a short one.
+    check: new tokens of the generation before the first round, whose tokens are compared; 0 for a short one. renew:
+    rounds after which every process is started anew.
     """
 
     prompt: int
@@ -37,6 +41,7 @@ class Scenario:
     rounds: int
     rows: int = 1
     check: int = 0
+    renew: int = 5
 
 
 def prompt_ids(tokenizer: Path, length: int, rows: int = 1) -> list[list[int]]:
@@ -57,12 +62,11 @@ def turns(names: tuple[str, ...], number: int) -> tuple[str, ...]:
 
 
 def take_round(
-    contestants: dict[str, Generate], order: Sequence[str], ids: Sequence[list[int]], new: int
+    contestants: Mapping[str, Generate], order: Sequence[str], ids: Sequence[list[int]], new: int
 ) -> dict[str, Trace]:
     """One generation of everyone."""
     traces: dict[str, Trace] = {}
     for name in order:
-        gc.collect()
         time.sleep(SETTLE)
         traces[name] = contestants[name](ids, new)
     return traces
@@ -74,27 +78,61 @@ def equal_tokens(tokens: Sequence[int], wanted: Sequence[int]) -> int:
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(tokens), len(wanted)))
 
 
-def run_scenario(contestants: dict[str, Generate], scenario: Scenario, ids: Sequence[list[int]]) -> dict[str, Any]:
-    """A warm-up round and those that count. Returns plain data: by round and name the medians of a generation.
+Opening = Callable[[Sequence[str]], AbstractContextManager[Mapping[str, Generate]]]
+"""Contestants by name, opened anew, until the context ends."""
+
+
+@contextmanager
+def opened_apart(
+    contestants: Mapping[str, Contestant], threads: int, environment: Mapping[str, str], names: Sequence[str]
+) -> Iterator[Mapping[str, Generate]]:
+    """Every contestant of these names in a new process, opened one after the other and left alone for a while.
+
+    Raises RuntimeError with the last words of one that ends.
+    """
+    with ExitStack() as stack:
+        made = {
+            name: stack.enter_context(ContestantProcess(command_of(contestants[name], threads), environment)).generate
+            for name in names
+        }
+        time.sleep(AGED)
+        yield made
+
+
+def run_scenario(opening: Opening, scenario: Scenario, ids: Sequence[list[int]]) -> dict[str, Any]:
+    """A warm-up round of each set of processes and the rounds that count. Returns plain data: by round and name the
+    medians of a generation.
 
     same: by name and name, how many leading tokens were the same in every round; compared: out of how many.
     """
     checked = max(scenario.check, scenario.new)
-    short = [each[: WARM[0]] for each in ids]
-    first = (ids, scenario.check) if scenario.check else (short, min(scenario.new, WARM[1]))
-    traces = take_round(contestants, scenario.names, *first)
     same = {one: dict.fromkeys(scenario.names, checked * scenario.rows) for one in scenario.names}
-    if scenario.check:
-        compare(traces, same)
     measured: list[dict[str, dict[str, float]]] = []
-    for number in range(scenario.rounds):
-        traces = take_round(contestants, turns(scenario.names, number), ids, scenario.new)
-        if not scenario.check:
-            compare(traces, same)
-        measured.append({name: trace.measured() for name, trace in traces.items()})
-        title = f"prompt {scenario.prompt}, {scenario.new} new, {scenario.rows} row(s)"
-        print(f"  {title}: round {number + 1} of {scenario.rounds}", file=sys.stderr, flush=True)
+    for begin in range(0, scenario.rounds, scenario.renew):
+        with opening(scenario.names) as contestants:
+            warm_up(contestants, scenario, ids, same if scenario.check and not begin else None)
+            for number in range(begin, min(begin + scenario.renew, scenario.rounds)):
+                traces = take_round(contestants, turns(scenario.names, number), ids, scenario.new)
+                if not scenario.check:
+                    compare(traces, same)
+                measured.append({name: trace.measured() for name, trace in traces.items()})
+                title = f"prompt {scenario.prompt}, {scenario.new} new, {scenario.rows} row(s)"
+                print(f"  {title}: round {number + 1} of {scenario.rounds}", file=sys.stderr, flush=True)
     return {**asdict(scenario), "same": same, "compared": checked * scenario.rows, "rounds": measured}
+
+
+def warm_up(
+    contestants: Mapping[str, Generate],
+    scenario: Scenario,
+    ids: Sequence[list[int]],
+    same: dict[str, dict[str, int]] | None,
+) -> None:
+    """A generation of everyone that is not timed. same: where the tokens of a longer one are compared."""
+    if same is None:
+        short = [each[: WARM[0]] for each in ids]
+        take_round(contestants, scenario.names, short, min(scenario.new, WARM[1]))
+    else:
+        compare(take_round(contestants, scenario.names, ids, scenario.check), same)
 
 
 def compare(traces: dict[str, Trace], same: dict[str, dict[str, int]]) -> None:
@@ -102,22 +140,3 @@ def compare(traces: dict[str, Trace], same: dict[str, dict[str, int]]) -> None:
     for one, row in same.items():
         for other in row:
             row[other] = min(row[other], equal_tokens(traces[one].tokens, traces[other].tokens))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Reads a task as JSON (contestants, tokenizer, threads, scenarios), writes the measurements as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bench.rounds", description=__doc__)
-    parser.add_argument("task", type=Path)
-    parser.add_argument("out", type=Path)
-    options = parser.parse_args(arguments)
-    task = json.loads(options.task.read_text(encoding="utf-8"))
-    contestants = open_all([Contestant(**each) for each in task["contestants"]], task["threads"], RunClock())
-    scenarios = [Scenario(**{**each, "names": tuple(each["names"])}) for each in task["scenarios"]]
-    tokenizer = Path(task["tokenizer"])
-    found = [run_scenario(contestants, each, prompt_ids(tokenizer, each.prompt, each.rows)) for each in scenarios]
-    options.out.write_text(json.dumps({"threads": task["threads"], "scenarios": found}), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -94,7 +94,8 @@ def decoder_of(calls: Sequence[Call]) -> int:
 class Trace:
     """One generation: its tokens (row after row), seconds to the first and to the last, and its calls.
 
-    steps: seconds between tokens, of a contestant in another process, which has no calls. rows: rows of the request.
+    steps, hosts, runs: of a contestant in another process, which has no calls here, each step's seconds, host time and
+    session runs; the last two may be unknown. rows: rows of the request.
     """
 
     tokens: list[int]
@@ -102,15 +103,16 @@ class Trace:
     seconds: float
     calls: list[Call] = field(default_factory=list[Call])
     steps: Sequence[float] = ()
+    hosts: Sequence[float] = ()
+    runs: Sequence[int] = ()
     rows: int = 1
 
     def measured(self) -> dict[str, float]:
         """Medians in seconds: `ttft`, and after four tokens or more `step`, `host`; `runs` a step; `rate`: tokens/s."""
         found = {"ttft": self.ttft}
-        own = step_times(self.calls)
-        steps = own.seconds or list(self.steps)
-        if steps:
-            found["step"] = float(np.median(steps))
+        own = step_times(self.calls) if self.calls else Steps(list(self.steps), list(self.hosts), list(self.runs))
+        if own.seconds:
+            found["step"] = float(np.median(own.seconds))
             found["rate"] = (len(self.tokens) - self.rows) / (self.seconds - self.ttft)
         if own.hosts:
             found |= {"host": float(np.median(own.hosts)), "runs": float(np.median(own.runs))}

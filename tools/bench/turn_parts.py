@@ -1,20 +1,18 @@
 """The parts of a run in which contestants take turns: who, on which package, with which requests."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from tools.bench.contestants import AGAIN, LOOP
-from tools.bench.place import ROOT, VERSIONS, Place
-from tools.bench.rounds import Scenario
+from tools.bench.place import VERSIONS, Place
+from tools.bench.rounds import Scenario, opened_apart, prompt_ids, run_scenario
 
 
 @dataclass(frozen=True)
 class Turns:
-    """One process: contestants on one package. rounds of a scenario: at most so many; 0: as many as asked."""
+    """Contestants on one package. rounds of a scenario: at most so many; 0: as many as asked."""
 
     package: str
     scenarios: tuple[Scenario, ...]
@@ -46,18 +44,22 @@ TURNS = {
     "batch": Turns(
         "int4", tuple(Scenario(64, 32, (LOOP, "tokens", "genai"), 5, rows=rows) for rows in (1, 2, 4, 8))
     ),
-    "size-tiny": Turns("tiny", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
+    "size-tiny": Turns("tiny", (Scenario(64, 64, (LOOP, "tokens", "genai"), 9, renew=3),)),
     "size-small": Turns("small", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
     "size-medium": Turns("medium", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
-    "tiny": Turns("tiny", (Scenario(16, 512, (LOOP, "run-only", "tokens", "genai", AGAIN), 0),)),
-    "host": Turns("tiny", tuple(Scenario(length, 128, (LOOP, "tokens", AGAIN), 9) for length in CONTEXTS)),
+    "tiny": Turns("tiny", (Scenario(16, 512, (LOOP, "run-only", "tokens", "genai", AGAIN), 0, renew=3),)),
+    "host": Turns("tiny", tuple(Scenario(length, 128, (LOOP, "tokens", AGAIN), 9, renew=3) for length in CONTEXTS)),
     "host-long": Turns("int4", tuple(Scenario(length, 48, (LOOP, "tokens", AGAIN), 2) for length in (128, 8000))),
     "workflow": Turns(
         "workflow", (Scenario(64, 64, ("one-graph", "workflow", "unhoisted", "one-graph-again"), 0),)
     ),
     "tiny-workflow": Turns(
         "tiny-workflow",
-        (Scenario(16, 256, ("one-graph", "workflow", "policies-bound", "policies-run", "one-graph-again"), 0),),
+        (
+            Scenario(
+                16, 256, ("one-graph", "workflow", "policies-bound", "policies-run", "one-graph-again"), 0, renew=3
+            ),
+        ),
     ),
 }  # fmt: skip
 
@@ -76,23 +78,19 @@ def absent(place: Place, scenarios: Iterable[Scenario]) -> list[str]:
     return sorted({name for each in scenarios for name in each.names if name in PEERS and not place.has(name)})
 
 
-def take_turns(place: Place, title: str, turns: Turns, rounds: int) -> dict[str, Any]:
-    """The round robin, in a process of its own: idle pools of other thread counts would take part."""
+def take_turns(place: Place, turns: Turns, rounds: int) -> dict[str, Any]:
+    """The round robin."""
     scenarios = [
         present(place, Scenario(**{**asdict(each), "rounds": min(each.rounds or rounds, rounds)}))
         for each in turns.scenarios
     ]
     names = Turns(turns.package, tuple(scenarios)).names
-    content = {
-        "contestants": [place.contestant(name, turns.package).as_data() for name in names],
-        "tokenizer": str(place.package(turns.package) / "tokenizer.json"),
-        "threads": turns.threads,
-        "scenarios": [asdict(each) for each in scenarios],
-    }
-    task, out = place.work / f"{title}.task.json", place.work / f"{title}.turns.json"
-    task.write_text(json.dumps(content), encoding="utf-8")
-    command: Sequence[str] = [sys.executable, "-m", "tools.bench.rounds", str(task), str(out)]
-    subprocess.run(command, env=place.environment, cwd=ROOT, check=True)
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    contestants = {name: place.contestant(name, turns.package) for name in names}
+    opening = partial(opened_apart, contestants, turns.threads, place.environment)
+    tokenizer = place.package(turns.package) / "tokenizer.json"
+    found = [run_scenario(opening, each, prompt_ids(tokenizer, each.prompt, each.rows)) for each in scenarios]
     versions = {name: place.versions(name) for name in names if name in VERSIONS}
-    return {**found, "package": turns.package, "absent": absent(place, turns.scenarios), "versions": versions}
+    missing = absent(place, turns.scenarios)
+    return {
+        "threads": turns.threads, "scenarios": found, "package": turns.package, "absent": missing, "versions": versions
+    }  # fmt: skip

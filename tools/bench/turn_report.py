@@ -40,7 +40,7 @@ def turn_section(name: str, result: dict[str, Any], told: str) -> str:
         told_versions = "; ".join(
             ", ".join(f"{key} {value}" for key, value in each.items()) for each in found["versions"].values()
         )
-        parts.append(f"In processes of their own: {told_versions}.\n")
+        parts.append(f"Versions in the environments of others: {told_versions}.\n")
     return "\n".join(parts)
 
 
