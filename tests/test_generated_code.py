@@ -24,7 +24,7 @@ from tests.two_routes import TwoRoutes
 from tools.fixtures.document import write_document
 
 NODES = (
-    "Module Expr Constant ImportFrom alias Assign AnnAssign AugAssign Add Name Tuple Call keyword ClassDef "
+    "Module Expr Constant ImportFrom alias Assign AnnAssign AugAssign Add Name Tuple Starred Call keyword ClassDef "
     "FunctionDef Dict arguments arg Attribute Subscript For If UnaryOp Not USub BoolOp And Or BinOp BitAnd Sub Compare "
     "Eq Lt In Break Pass Try ExceptHandler Yield YieldFrom Return Raise Delete Load Store Del"
 )
