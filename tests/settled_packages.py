@@ -63,12 +63,13 @@ def played(folder: Path, termination: str = "generation_eos") -> Path:
     return folder
 
 
-def attended(folder: Path, first: bool = False) -> Path:
+def attended(folder: Path, first: bool = False, total: str = "width") -> Path:
     """The scripted package of tests/held_packages.py, one new token a step, masks whole, the choice published.
 
-    first: what the last iteration has chosen, before anything else; such a loop can be turned.
+    first: what the last iteration has chosen, before anything else; such a loop can be turned. total: where the
+    operators take the total length from.
     """
-    scripted_package(folder, Attention(), lambda workflow: _publish_choices(workflow, first))
+    scripted_package(folder, Attention(total=total), lambda workflow: _publish_choices(workflow, first))
     sketch = Sketch("script")
     op = sketch.op
     at = sketch.input("at", "int64", 1)

@@ -128,19 +128,25 @@ class Held:
             raise ExecutionError("recurrence", what, origin=origin)
 
     def sets(self) -> tuple[Bank, ...]:
-        """As Steady.sets, for one row whose total length is a width."""
+        """As Steady.sets, for one row whose total length is a width, or the sum of its valid entries."""
         last, banks = self._latest, (self._next, self._last)
-        widths = all(kind == "width" for kind, _ in self._totals) and last.new != last.total
-        one = self._spec.steady and widths and len(last.valid) == 1 and binding.reads_bound(self._session)
+        known = all(kind == "width" or place == self._valid for kind, place in self._totals) and last.new != last.total
+        one = self._spec.steady and known and len(last.valid) == 1 and binding.reads_bound(self._session)
         return tuple(each for each in banks if one and (each.made or not self._spec.outputs))
 
     def follow(self, entries: Array) -> None:
         """Before a run on a set: what the only row's valid entries ask for. All other lengths are as they were."""
         valid = int(np.add.reduce(entries))
         if valid > self.extent or valid - self._latest.new > self._sound[0]:
-            lengths = replace(self._latest, valid=[valid])
+            summed = any(kind == "sum" for kind, _ in self._totals)
+            lengths = replace(self._latest, valid=[valid], total=max(self._latest.total, valid if summed else 0))
             self._check(lengths)
+            if lengths.total > self._room:
+                self._enlarge(lengths)
+                self._bind(self._next)
+                self._bind(self._last)
             self._blank(lengths)
+            self.extent = max(self.extent, lengths.total)
         self._sound = [valid]
 
     def failed(self, bank: Bank, failure: Exception) -> Exception:
@@ -187,25 +193,31 @@ class Held:
 
     def _make_room(self, lengths: _Lengths) -> None:
         """Larger buffers with the tokens so far, bound as past and present at once."""
+        self._enlarge(lengths)
+        self._last = self._bank()
+        self._next = self._bank() if self._spec.steady else self._last
+
+    def _enlarge(self, lengths: _Lengths) -> None:
         axis, most = self._spec.axis, self._first + self._steps * lengths.new
         room = max(lengths.total, self.extent, min(most, max(2 * self._room, self.extent + FIRST_ROOM)))
         olds = self._buffers or [to_array(each) for each in self._initials]
         used = (slice(None),) * axis + (slice(0, self.extent),)
         self._buffers = [_larger(old, axis, room, used) for old in olds]
-        self._initials = ()
-        self._room, self._last = room, self._bank()
-        self._next = self._bank() if self._spec.steady else self._last
+        self._initials, self._room = (), room
 
     def _bank(self) -> Bank:
         """What one run is bound to, the buffers as past and present at once."""
         bank = Bank(self._session, self._spec.inputs, self._spec.outputs)
+        self._bind(bank)
+        for port, value in self._adapted.items():
+            bank.bound.bind_ortvalue_input(port, value)
+        return bank
+
+    def _bind(self, bank: Bank) -> None:
         for (past, present), buffer in zip(self._spec.pairs, self._buffers, strict=True):
             value = view(buffer)
             bank.bound.bind_ortvalue_input(past, value)
             bank.bound.bind_ortvalue_output(present, value)
-        for port, value in self._adapted.items():
-            bank.bound.bind_ortvalue_input(port, value)
-        return bank
 
     def _failed(self, what: str) -> ExecutionError:
         where = f"{self._spec.origin} (component '{self._spec.component}')"

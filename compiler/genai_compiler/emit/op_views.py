@@ -259,6 +259,7 @@ class OpViews:
         others = {each.next for each in op.carried if each is not carry} | {op.continue_when}
         others |= {value for each in op.carried for value in (each.increment, each.maximum)}
         inside = read_values(replace(self.plan, body=op.body))
+        others |= {value for each in walk(self.plan.body) if isinstance(each, Release) for value in each.values}
         outside = read_values(replace(self.plan, body=tuple(each for each in self.plan.body if each is not op)))
         return carry in self._moving(op) or any(self._laws(carry, op)) or carry.cell in others | inside | outside
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from genai_compiler.emit.ahead_views import AheadViews
 from genai_compiler.emit.names import comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Writing
-from genai_compiler.plan.ir import Emit, Fused, Invoke, Loop, Op
+from genai_compiler.plan.ir import CheckHeld, Emit, Fused, Invoke, Loop, Op
 from genai_compiler.plan.settled_loops import Sources, run_of
 
 Lines = Iterator[str]
@@ -114,6 +114,9 @@ class SettledViews:
             yield from self._run(run, op.origin if isinstance(op, Fused) else run.origin)
         elif isinstance(op, Emit):
             yield from self._emit(op)
+        elif isinstance(op, CheckHeld) and any(kind == "sum" for kind, _ in self._uses.held[op.group][2].lengths):
+            name = self._uses.held[op.group][0]
+            yield f"{name}.bounded({self._names.of(op.maximum)}, {literal(op.origin)})"
 
     def _run(self, run: Invoke, origin: str) -> Lines:
         at = next((at for at, each in enumerate(self._runs) if each is run), -1)
