@@ -148,7 +148,8 @@ def any_masks(seed: int) -> Inputs:
     tokens = draw.integers(0, 32, (STEPS, rows, 1))
     if draw.random() < 0.3:
         goes[-1] = 0  # else the script ends before the loop does
-    bounds = {"most": np.array([extent + int(draw.choice([0, 3]))]), "turns": np.array([STEPS + int(draw.choice([0, 0, 1, 3]))])}
+    most, turns = extent + int(draw.choice([0, 3])), STEPS + int(draw.choice([0, 0, 1, 3]))
+    bounds = {"most": np.array([most]), "turns": np.array([turns])}
     return {"tokens": tokens, "masks": masks, "goes": goes, **bounds, **caches}
 
 
@@ -156,7 +157,7 @@ def any_masks(seed: int) -> Inputs:
 def test_any_masks_give_what_cells_of_their_own_give(forms: Forms, name: str) -> None:
     """What a row skips is zero, and lengths beyond the cells are refused, as for cells that are made anew.
 
-    Where the total length is a sum, a mask may ask for cells that are longer by one, up to their bound. Where the script is
+    Where the total length is a sum, a mask may ask for cells that are one longer, up to their bound. Where the script is
     too short, its own step fails, at its own iteration, and only if that one comes.
     """
     found = [same(forms(name), any_masks(seed)) for seed in range(80)]
