@@ -336,6 +336,19 @@ def test_a_missing_dependency_names_the_extra(package: Path, module: str) -> Non
     ]
 
 
+def test_a_missing_library_that_only_some_packages_need(tmp_path: Path) -> None:
+    """Graphs are linked here: what does that is asked for in the middle of the passes."""
+    linked = command(FIXTURES / "tiny-held-state", "-o", tmp_path / "out", script="sys.modules['onnx_ir'] = None")
+    ended = subprocess.run(linked, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.strip().splitlines() == [
+        "genai-compile needs its 'compile' extra (onnx_ir is not installed): pip install 'genai-compile[compile]'"
+    ]
+    assert not (tmp_path / "out").exists()
+    alone = command(FIXTURES / "tiny-gqa-v1", "-o", tmp_path / "out", script="sys.modules['onnx_ir'] = None")
+    assert subprocess.run(alone, capture_output=True, text=True).stderr == ""
+
+
 def test_compiling_needs_no_onnx_runtime(package: Path) -> None:
     ended = subprocess.run(command(package, script="sys.modules['onnxruntime'] = None"), capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")

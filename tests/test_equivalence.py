@@ -48,6 +48,7 @@ def test_every_fixture_is_run_here() -> None:
     elsewhere |= {"tiny-budget-v1", "tiny-even-bands-v2", "tiny-fields-v2", "tiny-tiles-v2"}  # test_processor_fixtures
     elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
+    elsewhere |= {"tiny-vision-stages-v1"}  # tests/test_vision_stages.py
     elsewhere |= {"tiny-denoiser"}  # tests/lower/test_iterative.py
     assert {*flow, *DECODERS, *elsewhere} == set(CASES)
 

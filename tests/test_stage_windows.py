@@ -184,17 +184,22 @@ def test_caches_that_keep_every_position_do_not_move(tmp_path: Path) -> None:
     assert "past and new columns" in refused(folder)["wrong-port"]
 
 
-@pytest.mark.parametrize("decoder", [{}, {"sliding_window": KEPT}])
-def test_a_prompt_of_one_token_goes_through_the_stages_of_the_prompt(decoder: dict[str, Any], tmp_path: Path) -> None:
-    """Layers that differ between the phases tell which of them ran: the stages, run by hand, give the first token."""
+@pytest.mark.parametrize(("decoder", "ran"), [({}, "iterator"), ({"sliding_window": KEPT}, "context")])
+def test_a_prompt_of_one_token_takes_the_stages_of_later_tokens_but_in_a_window(
+    decoder: dict[str, Any], ran: str, tmp_path: Path
+) -> None:
+    """Reference, genai-config 2.13: a call of one token is no prompt; one that is filled up to a window has more.
+
+    Layers that differ between the phases tell which of them ran: the stages, run by hand, give the first token.
+    """
     graphs = two_phases(concat_decoder())
     graphs["context"] = ModelProto.FromString(graphs["context"].SerializeToString())
     (query,) = [each for each in graphs["context"].graph.initializer if each.name == "layers.0.value"]
     query.CopyFrom(numpy_helper.from_array(-2 * numpy_helper.to_array(query), query.name))
     folder = package(tmp_path / "p", graphs, decoder=decoder)
-    firsts = [_first_token(graphs, layers, [7]) for layers in ("context", "iterator")]
-    assert firsts[0] != firsts[1]
-    assert tokens(folder)[1][0] == firsts[0]
+    firsts = {layers: _first_token(graphs, layers, [7]) for layers in ("context", "iterator")}
+    assert firsts["context"] != firsts["iterator"]
+    assert tokens(folder)[1][0] == firsts[ran]
 
 
 def _first_token(graphs: Graphs, layers: str, prompt: list[int]) -> int:

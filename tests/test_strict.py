@@ -14,6 +14,7 @@ from genai_compiler.driver import Options
 from genai_compiler.problem import Severity, errors
 from genai_compiler.reference_load import reference_refusals
 
+from tests.conftest import FIXTURES
 from tests.data import needs_data
 from tests.lower.packages import Recipe, decoder, write_package
 from tests.lower.plain_folders import plain_folder
@@ -167,8 +168,26 @@ def test_scalars_beside_the_model_are_not_looked_at_and_objects_are(tmp_path: Pa
     stated = json.loads(file.read_text())
     file.write_text(json.dumps({**stated, "version": 2, "note": "x"}))
     assert reasons(tmp_path) == ""
-    file.write_text(json.dumps({**stated, "pipeline": {}}))
-    assert "'pipeline' is no key" in reasons(tmp_path)
+    file.write_text(json.dumps({**stated, "note": {}}))
+    assert "'note' is no key of this object, and its parser stops there" in reasons(tmp_path)
+
+
+@pytest.mark.parametrize("block", ["pipeline", "tokens", "generation", "metadata"])
+def test_each_block_of_version_2_stops_it(block: str, tmp_path: Path) -> None:
+    """Reference, genai-config 1.2: any object of the root that it does not know, empty ones too."""
+    file = package(tmp_path) / "genai_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), block: {}}))
+    (found,) = reference_refusals(tmp_path)
+    assert (found.path, found.code) == (block, "reference-refuses")
+    assert f"reads version 1 only: its parser stops at '{block}'" in found.what
+
+
+def test_a_file_of_version_2_alone_has_one_reason() -> None:
+    """Nothing is said of a model that the file does not describe in version 1."""
+    (found,) = reference_refusals(FIXTURES / "tiny-vision-v2")
+    assert found.path == "pipeline"
+    assert "stops at 'pipeline', and would at 'tokens', 'generation'" in found.what
+    assert "no release reads version 2" in found.help
 
 
 def test_one_buffer_for_a_graph_that_appends(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ CLASSES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {"vision.num_visual_tokens": "num_visual_tokens"},
     ),
     ("decoder-pipeline", {"decoder": {"filename": ..., "pipeline": STAGES}}, {"decoder.pipeline": "has none"}),
-    ("qwen2_5_vl", {"embedding": FILES["embedding"], "decoder": {"pipeline": STAGES}}, {"embedding": "embedding"}),
+    ("qwen2_5_vl", {"decoder": {"pipeline": STAGES}}, {}),
     ("nemotron_speech", {"encoder": FILES["encoder"], "joiner": FILES["joiner"]}, {}),
     ("parakeet_tdt", {"blank_id": 2, "encoder": FILES["encoder"]}, {"blank_id": "blank_id 0"}),
 ]  # fmt: skip

@@ -52,6 +52,16 @@ CLASSES = {
         "test_stage_windows.py::test_caches_that_move_give_the_tokens_of_the_whole",
         "test_stages_beside.py::test_packages_of_exporters_give_the_expected_tokens_with_their_decoder_cut",
     ),
+    "a vision model of stages, its features over rows of a decoder's": (
+        "test_vision_stages.py::test_three_stages_give_the_tokens_of_a_plain_loop",
+        "test_vision_stages.py::test_three_stages_stand_before_an_embedding_graph",
+        "test_vision_stages.py::test_features_of_one_vision_graph_are_written_over_rows",
+    ),
+    "windows behind an embedding": (
+        "test_windows_behind.py::test_numbers_tell_where_a_window_of_a_fixed_size_stands",
+        "test_windows_behind.py::test_caches_that_move_take_embeddings",
+        "test_windows_behind.py::test_entries_of_pictures_stand_in_several_windows",
+    ),
     "packed rows and pages": ("lower/test_paged.py::test_the_written_out_graph_gives_the_expected_tokens",),
     "a transducer": ("test_plugins.py::test_a_transducer_of_version_1_runs_by_an_installed_adapter",),
 }

@@ -12,7 +12,13 @@ from tools.fixtures.control_flow import branch_joins, nested_loops
 from tools.fixtures.denoising import tiny_denoiser
 from tools.fixtures.encoder_decoder import tiny_encoder_decoder_v1
 from tools.fixtures.genai_v1 import tiny_concat_v1, tiny_gqa_v1
-from tools.fixtures.genai_v2 import tiny_encoder_v2, tiny_media_v2, tiny_minimal_v2, tiny_vision_v2
+from tools.fixtures.genai_v2 import (
+    tiny_embedder_v2,
+    tiny_encoder_v2,
+    tiny_media_v2,
+    tiny_minimal_v2,
+    tiny_vision_v2,
+)
 from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
@@ -24,6 +30,7 @@ from tools.fixtures.speculative import tiny_block_drafts, tiny_chained_drafts
 from tools.fixtures.stages import tiny_stages_v1
 from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
 from tools.fixtures.turning import tiny_turns
+from tools.fixtures.vision_stages import tiny_vision_stages_v1
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 MAKERS: dict[str, Callable[[Path], None]] = {
@@ -39,6 +46,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-concat-v1": tiny_concat_v1,
     "tiny-decoder": tiny_decoder,
     "tiny-denoiser": tiny_denoiser,
+    "tiny-embedder-v2": tiny_embedder_v2,
     "tiny-encoder-v2": tiny_encoder_v2,
     "tiny-encoder-decoder-v1": tiny_encoder_decoder_v1,
     "tiny-even-bands-v2": tiny_even_bands_v2,
@@ -52,6 +60,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-stages-v1": tiny_stages_v1,
     "tiny-tiles-v2": tiny_tiles_v2,
     "tiny-turns": tiny_turns,
+    "tiny-vision-stages-v1": tiny_vision_stages_v1,
     "tiny-vision-v2": tiny_vision_v2,
     "wide-search": wide_search,
 }

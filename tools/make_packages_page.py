@@ -21,6 +21,7 @@ from tests import test_bare_packages, test_conformance
 from tests.data import DATA, ROOT
 from tests.lower import test_plain_folder
 from tests.lower.plain_folders import undeclared
+from tests.lower.test_pipeline_pass import said_of
 from tests.lower.test_plain_stages import unsaid
 from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
 from tests.said_again import SAID_AGAIN, said_again
@@ -37,7 +38,8 @@ conformance suite. *Equal* means: compiled and run, and what came out is what an
 interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_real_pipelines.py,
 test_bare_packages.py, test_conformance.py, lower/test_plain_folder.py, lower/test_plain_stages.py and
 lower/test_single_pass.py hold it, package by package); for this repository's own fixtures, what a plain loop over their
-graphs gives (test_pipelines.py, test_stages.py, lower/test_config_models.py).
+graphs gives (test_pipelines.py, test_stages.py, test_vision_stages.py, lower/test_config_models.py,
+lower/test_pipeline_pass.py).
 *Compiled* is what needs an operator that no CPU has, caches in pages (with it written out in other operators,
 lower/test_paged.py gets the expected tokens). *Refused* means: with a code, a place and a way out, before anything was
 written. A test holds this page against what the compiler does.
@@ -50,9 +52,11 @@ SAME = ("og-llama", "mobius-llama-og", "mobius-llama-meta")
 FIXTURES = {
     "tiny-encoder-decoder-v1": (GENAI, "encoder-decoder, caches computed once"),
     "tiny-stages-v1": (GENAI, "decoder in stages"),
+    "tiny-vision-stages-v1": (GENAI, "vision model and decoder in stages"),
     "tiny-minimal-v2": (AGAIN, "dense decoder"),
     "tiny-encoder-v2": (AGAIN, "encoder-decoder"),
     "tiny-vision-v2": (AGAIN, "VLM"),
+    "tiny-embedder-v2": (AGAIN, "text encoder"),
     "tiny-media-v2": (AGAIN, "pictures and sound before an embedding"),
 }
 """Classes of which the exporters' data have no package in that dialect of its own; each has a test of its tokens."""
@@ -105,6 +109,8 @@ def _again(folder: Path) -> Iterator[Row]:
     kinds = _kinds()
     for name in SAID_AGAIN:
         yield Row(name, AGAIN, kinds[name], refusal(said_again(name, folder / AGAIN / name)), True)
+    for name in SINGLE:
+        yield Row(name, AGAIN, kinds[name], refusal(said_of(name, folder / AGAIN / name)), True)
 
 
 def _plain(folder: Path) -> Iterator[Row]:
@@ -224,8 +230,12 @@ def body(text: str) -> str:
 
 
 def _facts(text: str) -> dict[str, str]:
-    found = {"token ids": r"tokens (\S+ \(\w+\))", "mask": r"  mask (.*)", "positions": r"  positions (.*)"}
-    found |= {"caches": r"group \w+ of decoder: (.*)", "rows together": r"rows of different length: (\w+)"}
+    found = {"token ids": r"tokens (\S+ \(\w+\))", "mask": r"  (?:mask|in a mask's place) (.*)"}
+    found |= {
+        "positions": r"  positions (.*)",
+        "caches": r"group \w+ of decoder: (.*)",
+        "rows together": r"rows of different length: (\w+)",
+    }
     return {key: match[1] if (match := re.search(pattern, text)) else "-" for key, pattern in found.items()}
 
 

@@ -40,6 +40,7 @@ from genai_compiler.plan.ir import Form, Plan
 from genai_compiler.plan.limits import limit_notes
 from genai_compiler.plan.link_stages import link_stages
 from genai_compiler.plan.memory import MemoryPlan
+from genai_compiler.plan.place_entries import place_entries
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
 from genai_compiler.plan.task_views import task_views
@@ -117,8 +118,9 @@ def compile_package(
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
+    of_text = check_text_side(loaded)  # before planning, which takes the memory that a tokenizer's library gives back
     plan, warnings = _planned(loaded, options, trace)
-    problems = ordered((*loaded.warnings, *warnings, *check_text_side(loaded), *sound_side(loaded)[1]))
+    problems = ordered((*loaded.warnings, *warnings, *of_text, *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2], *limit_notes(plan))
     memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":
@@ -189,7 +191,7 @@ def plan_package(
     Raises CompileError when the build found errors, and for forms that are asked for and that the package can't have.
     """
     doubts = _checked(package)
-    package = link_stages(package)
+    package = link_stages(place_entries(package))
     plan, found = _built(package)
     advice = resolve_hints(package, hints)
     problems = (*doubts, *found, *advice.problems)
@@ -260,6 +262,8 @@ def _built(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     """The plan of a package that has passed every check; what the build raises then is a bug of ours."""
     try:
         return build(package)
+    except ModuleNotFoundError:  # a library that is imported when a package needs it
+        raise
     except Exception as bug:
         raise InternalError("build", f"{type(bug).__name__}: {bug}") from bug
 
@@ -268,6 +272,8 @@ def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
     """One pass; what it raises is a bug of ours and is reported with the plan that it had in hand."""
     try:
         return run(plan, profile)
+    except ModuleNotFoundError:
+        raise
     except Exception as bug:
         raise InternalError(stage, f"{type(bug).__name__}: {bug}", plan_text(plan)) from bug
 

@@ -56,7 +56,7 @@ def graph_reasons(root: Path, text: Json, kind: str) -> Iterator[Reason]:
     if staged:
         yield from _stage_reasons(root, model, kind)
     for name in facts["graphs"]:
-        if not (staged and name in ("decoder", "vision")):
+        if not (staged and name in ("decoder", "vision", "embedding")):  # its first stage makes the embeddings
             yield from _graph_reason(root, model, name, kind, facts.get("defaults", {}).get(name, ""))
     for name in facts.get("where_stated", ()):
         if _member(model, name).get("filename"):

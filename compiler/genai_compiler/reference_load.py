@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from genai_compiler.lower.match_ports import match_ports
-from genai_compiler.lower.matching import Surroundings, has_slot
+from genai_compiler.lower.matching import Surroundings, has_slot, listed
 from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.attention import writes_in_place
@@ -45,6 +45,11 @@ _PORTS = frozenset(
 )
 _ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u")
 _LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
+_NO_EFFECT, _STOPS = (
+    "is no key of this object and has no effect",
+    "is no key of this object, and its parser stops there",
+)
+_OF_VERSION_2 = ("pipeline", "tokens", "generation", "metadata")
 _SLACK = 16
 """Slots beyond a window that it allocates on a CPU."""
 
@@ -68,7 +73,7 @@ class _Judgement:
 
     def repeat(self, problem: Problem) -> None:
         """A problem that this compiler has found, too, and that the reference does not forgive."""
-        what = f"{reference_name()}: {problem.what}"
+        what = f"{reference_name()}: {problem.what.replace(_NO_EFFECT, _STOPS)}"
         self.found.append(Problem(REFUSES, problem.where, problem.path, what, problem.help))
 
 
@@ -89,9 +94,12 @@ def reference_refusals(root: Path) -> tuple[Problem, ...]:
     judged.text = text
     config, problems = genai_config_of(text)
     _judge_text(data, text, judged)
+    newer = _judge_version(text, judged)
     for each in problems:
-        if each.code in _PARSER and not _root_scalar(each, text):
+        if each.code in _PARSER and not _root_scalar(each, text) and each.path not in newer:
             judged.repeat(each)
+    if newer and not isinstance(_at(text.root, ("model",)), dict):
+        return tuple(judged.found)  # there is nothing that it would get to
     kind = config.model_type or ""
     for path, why, help in number_reasons(config, text.root):
         judged.refuse(path, why, help)
@@ -121,6 +129,18 @@ def _judge_text(data: bytes, text: ConfigText, judged: _Judgement) -> None:
         judged.refuse((), "its parser reads no \\u escapes", "write the characters themselves, as UTF-8")
     for path in _nulls(text.root, ()):
         judged.refuse(path, f"{path[-1]!r} is null, which it takes for a value of the wrong kind", "leave it out")
+
+
+def _judge_version(text: ConfigText, judged: _Judgement) -> tuple[str, ...]:
+    """The blocks of version 2, in the order of the text: it stops at the first one."""
+    root = text.root if isinstance(text.root, dict) else {}
+    found = tuple(key for key, value in root.items() if key in _OF_VERSION_2 and isinstance(value, dict | list))
+    if found:
+        why = f"it reads version 1 only: its parser stops at {found[0]!r}"
+        why += f", and would at {listed(found[1:])}" if found[1:] else ""
+        help = "no release reads version 2; describe the package by model and search, as version 1 does, for it"
+        judged.refuse((found[0],), why, help)
+    return found
 
 
 def _nulls(value: Json, path: DocPath) -> Iterator[DocPath]:

@@ -12,7 +12,7 @@ from genai_runtime.abi import (
     DecoderSpec,
     Event,
     Input,
-    Mask,
+    Lengths,
     Output,
     Publisher,
     Request,
@@ -44,7 +44,8 @@ DECODER = DecoderSpec(
     token_dtype="int64",
     logits="logits",
     logits_dtype="float32",
-    mask=Mask("attention_mask", "int64", columns=False, fixed=True),
+    mask=None,
+    lengths=Lengths("seqlens_k", "total_sequence_length"),
     positions=None,
     slots=(
         Slot("past_key_values.0.key", "present.0.key", "float32", (-1, 2, -2, 16)),
@@ -93,14 +94,19 @@ class Executor:
         # pipeline.workflow.steps[0]: loop, one token a step
         if decoding.rows == 1:
             # one row: its buffers stay bound, so that a step is two stores and a run
-            token, select, ends, stopped = decoding.tokens[0], policy.select[0], policy.ends, request.stopped
+            select, token, scores = policy.only_row()
+            ends, stopped = policy.ends, request.stopped
             ids, audience = out.only_row(("tokens",), decoding.tokens, request.audience), request.audience
             note, first, listens = ids.append, decoding.filled, audience.listens
-            run, bound, mask, room = decoding.row_at(first)
+            run, bound, written, room = decoding.row_at(first)
             last = first + policy.steps(limit) - 1
             for place in range(first, last + 1):
                 # pipeline.workflow.steps[0].steps[1]: select a token
-                token[0] = chosen = select()
+                select()
+                chosen = token[0]
+                score = scores[chosen]
+                if score != score:
+                    raise policy.not_finite()
                 note(chosen)
                 # pipeline.workflow.steps[0].steps[2]: emit
                 if listens:
@@ -110,8 +116,8 @@ class Executor:
                     break
                 # pipeline.workflow.steps[0].steps[0]: decode
                 if place == room:
-                    run, bound, mask, room = decoding.row_at(place)
-                mask[place] = 1
+                    run, bound, written, room = decoding.row_at(place)
+                written[0] = place
                 try:
                     run(bound, None)
                 except RUN_FAILURES as failure:

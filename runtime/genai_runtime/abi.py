@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         ImageTiles,
         ImageViews,
     )
-    from genai_runtime.ahead import blank, chain_sets, look_no_further, primed, refused, run_again
     from genai_runtime.binding import RUN_FAILURES
     from genai_runtime.blocks import SpeculativeDecoder
     from genai_runtime.budget import BudgetSpec
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
         invariant,
         within_capacity,
     )
-    from genai_runtime.decoding import Decoder, DecoderSpec, Mask
+    from genai_runtime.decoding import Decoder, DecoderSpec, Lengths, Mask
     from genai_runtime.drafting import DraftSpec
     from genai_runtime.held import HeldSpec, Holder
     from genai_runtime.host_program import HostConstant, HostInput, HostProgram, HostStep
     from genai_runtime.inputs import Input, bind_inputs
+    from genai_runtime.look_ahead import blank, chain_sets, look_no_further, primed, refused, run_again
     from genai_runtime.packing import Pages
     from genai_runtime.policy import TokenPolicy
     from genai_runtime.publish import Output, Publisher
@@ -77,6 +77,7 @@ __all__ = [
     "ImageTiles",
     "ImageViews",
     "Input",
+    "Lengths",
     "Mask",
     "Output",
     "Pages",
@@ -138,6 +139,7 @@ _HOMES = {
     "ImageTiles": "adapters.image.program",
     "ImageViews": "adapters.image.program",
     "Input": "inputs",
+    "Lengths": "decoding",
     "Mask": "decoding",
     "Output": "publish",
     "Pages": "packing",
@@ -152,10 +154,10 @@ _HOMES = {
     "TokenPolicy": "policy",
     "agree": "cells",
     "bind_inputs": "inputs",
-    "blank": "ahead",
+    "blank": "look_ahead",
     "bounded": "cells",
     "branch_key": "rows",
-    "chain_sets": "ahead",
+    "chain_sets": "look_ahead",
     "counter": "settled",
     "enter": "cells",
     "entries": "settled",
@@ -167,13 +169,13 @@ _HOMES = {
     "iteration_value": "rows",
     "keep_rows": "rows",
     "live_rows": "rows",
-    "look_no_further": "ahead",
+    "look_no_further": "look_ahead",
     "merge_axes": "values",
     "number": "settled",
     "open_adapter": "adapters",
-    "primed": "ahead",
-    "refused": "ahead",
-    "run_again": "ahead",
+    "primed": "look_ahead",
+    "refused": "look_ahead",
+    "run_again": "look_ahead",
     "settled": "settled",
     "unmatched_case": "rows",
     "within_capacity": "cells",

@@ -1,85 +1,89 @@
-"""A run that makes what the next iteration begins with as well (compiler, pass turn_loop), for one row.
+"""Sessions that threads open before the executor asks for them.
 
-Wherever that is not asked for, its further inputs are zeros and what it makes of them is thrown away. In a loop that
-has settled they are what the other set of its results holds; then the light run, which makes the same, is not needed.
+ONNX Runtime opens a session without Python's lock: meanwhile the modules are imported that the executor and requests
+need, and a small session opens beside a large one. A failure is told to who asks for its session, so that which of
+several is told depends on the order of the questions, not on that of the threads.
 """
 
 from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread
+from typing import Any
 
-import numpy as np
-
-from genai_runtime.binding import RUN_FAILURES
-from genai_runtime.held import Held
-from genai_runtime.problem import ExecutionError
-from genai_runtime.steady import Bank
-from genai_runtime.values import Value, bits_dtype, to_bits, to_value
-
-Light = Callable[..., Sequence[Value]]
+AT_ONCE = 2
+"""Threads at most: the weights of a session may be in memory twice while it opens."""
 
 
-def blank(value: Value) -> Value:
-    """Zeros of a tensor's type and extents."""
-    return to_value(np.zeros_like(to_bits(value)), bits_dtype(value))
+class Ahead:
+    """Opens sessions; one thread takes them. Whatever happens, `stop` must be called, which waits for the threads."""
 
+    def __init__(self, open_one: Callable[[str], Any], names: Sequence[str], at_once: int) -> None:
+        """open_one: opens the session of a component, in any thread. names: the order in which to begin."""
+        self._open_one, self._left, self._lock = open_one, list(names), Lock()
+        self._ready = {name: Event() for name in names}
+        self._made: dict[str, tuple[Any, BaseException | None]] = {}
+        self._at_once, self._threads = min(at_once, len(names)), list[Thread]()
 
-def primed(
-    held: Held, light: Light, values: Sequence[Value], places: Sequence[int], before: Sequence[tuple[int, Value]]
-) -> bool:
-    """Whether both sets could be given what they would hold, had the last two runs looked ahead.
+    def start(self) -> None:
+        """Begin."""
+        for _ in range(self._at_once):
+            # No daemon: when Python ends, a thread that comes back from ONNX Runtime then would end it by a signal.
+            thread = Thread(target=self._work, name="genai-open", daemon=False)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no thread left: `take` does the work
+                break
+            self._threads.append(thread)
 
-    values: what the light run takes in the next iteration; places: of its results among those of the held run; before:
-    (place, what cells have become of this iteration's). Where it fails, the next iteration will say so, if it comes.
-    """
-    try:
-        made = light(*values)
-    except ExecutionError:
-        return False
-    first, second = held.sets()
-    pairs = [(second.made[place], value) for place, value in zip(places, made, strict=True)]
-    pairs += [(first.made[place], value) for place, value in before]
-    if any(to_bits(into).shape != to_bits(value).shape for into, value in pairs):
-        return False
-    for into, value in pairs:
-        to_bits(into)[...] = to_bits(value)
-    return True
+    def __contains__(self, name: str) -> bool:
+        """Whether `take` has it to give."""
+        return name in self._ready
 
+    def take(self, name: str) -> Any:
+        """The session of a component, once: waits for it, or opens what no thread has begun. Raises as opening does.
 
-def chain_sets(held: Held, results: Sequence[tuple[str, int]], constant: Sequence[tuple[str, Value]]) -> None:
-    """Let each set read what the other has made: (port, place of the result), and what is the same every time."""
-    one, other = held.sets()
-    for bank, last in ((one, other), (other, one)):
-        for port, place in results:
-            bank.always(port, last.made[place])
-        for port, value in constant:
-            bank.always(port, value)
+        One thread opens all by itself, so that no two open at once.
+        """
+        ready = self._ready.pop(name)
+        if len(self._threads) != 1 and self._claimed(name):
+            return self._open_one(name)
+        ready.wait()
+        session, failure = self._made.pop(name)
+        if failure is None:
+            return session
+        try:
+            raise failure
+        finally:
+            del failure  # it refers to this frame
 
+    def stop(self) -> None:
+        """Begin nothing more, wait for what has begun, and drop what was not taken."""
+        with self._lock:
+            self._left.clear()
+        self._ready = {}
+        for each in self._threads:
+            each.join()
+        self._made.clear()
 
-def look_no_further(bank: Bank, ports: Sequence[str], idle: Sequence[Value]) -> None:
-    """From now on a set looks nothing ahead."""
-    for port, value in zip(ports, idle, strict=True):
-        bank.always(port, value)
+    def _claimed(self, name: str) -> bool:
+        """Whether nobody had begun with it; then it is the caller's."""
+        with self._lock:
+            if name not in self._left:
+                return False
+            self._left.remove(name)
+            return True
 
+    def _work(self) -> None:
+        ready = dict(self._ready)
+        while True:
+            with self._lock:
+                if not self._left:
+                    return
+                name = self._left.pop(0)
+            self._made[name] = self._tried(name)
+            ready[name].set()
 
-def run_again(
-    held: Held, bank: Bank, failure: Exception, ports: Sequence[str], idle: Sequence[Value], light: Sequence[str | int]
-) -> tuple[Value, ...]:
-    """Repeat a run that has failed, with nothing to look ahead to; what was written in place is written once more.
-
-    Returns what the light run takes in the next iteration: what ports had, and results. Raises what the held run does.
-    """
-    values = [bank.taken(each) if isinstance(each, str) else each for each in light]
-    look_no_further(bank, ports, idle)
-    try:
-        held.run(bank.bound, None)
-    except RUN_FAILURES as repeated:
-        raise held.failed(bank, repeated) from failure
-    return tuple(bank.made[each] if isinstance(each, int) else each for each in values)
-
-
-def refused(light: Light, values: Sequence[Value], origin: str) -> ExecutionError:
-    """What the light run says of values with which it has failed an iteration before."""
-    try:
-        light(*values)
-    except ExecutionError as said:
-        return said
-    return ExecutionError("step-failed", "it has failed in a run of several steps, and not alone", origin=origin)
+    def _tried(self, name: str) -> tuple[Any, BaseException | None]:
+        try:
+            return self._open_one(name), None
+        except BaseException as failure:
+            return None, failure

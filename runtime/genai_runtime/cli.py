@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         timed = arguments.profile is not None
         where = arguments.folder, arguments.provider, arguments.threads, arguments.verify
-        chosen = arguments.prefill_chunk, arguments.policy, arguments.length_switch
+        text = arguments.tokens is None and not (arguments.input or arguments.describe)
+        chosen = arguments.prefill_chunk, arguments.policy, arguments.length_switch, text
         with load(*where, timed, *chosen) as model:
             if arguments.stats:
                 told = model.describe()

@@ -32,6 +32,14 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class Lengths:
+    """Ports in a mask's place. last: each row's last position, int32 [rows]; width: the mask's would-be width, [1]."""
+
+    last: str
+    width: str
+
+
+@dataclass(frozen=True)
 class DecoderSpec:
     """The decoder's ports and the shape of its state, all taken from the graph at compile time.
 
@@ -42,9 +50,10 @@ class DecoderSpec:
     it; of one row, [1, 1] `last` is one less than these, [1] `current` the same, `room` what fits. front: (component,
     (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
     component. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of
-    rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same. window: (tokens a run, what fills
-    the last run up) of a prompt. shift: caches move by what a run adds: (columns that past and new ones are together,
-    what empty ones hold, whether padding stands before a prompt). alone: a run takes one row.
+    rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same; one_by_step: but for a prompt of
+    one token. window: (tokens a run, what fills the last run up) of a prompt. shift: caches move by what a run adds:
+    (columns that past and new ones are together, what empty ones hold, whether padding stands before a prompt). alone:
+    a run takes one row. lengths: what is fed in the place of a mask.
     """
 
     component: str
@@ -67,10 +76,12 @@ class DecoderSpec:
     front: tuple[str, tuple[tuple[str, str], ...]] | None = None
     pages: Pages | None = None
     prompt_component: str = ""
+    one_by_step: bool = False
     window: tuple[int, int] | None = None
     alone: bool = False
     switch: int = 0
     shift: tuple[int, int, bool] | None = None
+    lengths: Lengths | None = None
 
 
 class Front:
@@ -156,8 +167,11 @@ class Decoder:
         return InPlaceDecoding if self.spec.shared else GrowingDecoding
 
 
-BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, Array, int]
-"""A session's run, the io-binding for it, the only row's mask [room], and how many places the buffers have (room)."""
+BoundRow = tuple[Callable[[binding.Bindings, None], None], binding.Bindings, "memoryview[int]", int]
+"""A session's run, the io-binding for it, what tells a run its place, and how many places the buffers have (room).
+
+What tells it: the only row's mask [room], or where lengths are fed the positions written before the run, [1].
+"""
 
 
 class Decoding:
@@ -183,7 +197,7 @@ class Decoding:
         spec = self.spec = decoder.spec
         self.passes = 0
         self.session, self.extras, self.front = decoder.session, extras, decoder.front
-        self.first_session = decoder.prompt_session
+        self.first_session = decoder.session if spec.one_by_step and ids.shape[1] == 1 else decoder.prompt_session
         self.timings, self.policy_graphs = decoder.timings, decoder.policy_graphs
         self.media: Mapping[str, Value] = {}
         self.later: Mapping[str, Value] = {}
@@ -208,8 +222,9 @@ class Decoding:
     def row_at(self, place: int) -> BoundRow:
         """For a loop that drives the only row itself: what a run at `place` takes, larger buffers once these are full.
 
-        Such a run needs `tokens` and a 1 in the mask at `place`. Only where a step needs no more than that: past and
-        present in one buffer, a mask of constant width, no positions, float32 logits.
+        Such a run needs `tokens` and a 1 in the mask at `place`, or `place` itself where lengths are fed. Only where a
+        step needs no more than that: past and present in one buffer, a mask of constant width or lengths, no positions,
+        float32 logits.
         """
         raise NotImplementedError
 
@@ -220,6 +235,7 @@ class Decoding:
         feeds = {spec.tokens: np.ascontiguousarray(self.ids[:, : self.first])}
         if spec.mask is not None:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
+        feeds |= self.lengths_of(self.lengths - 1, self.first)
         if spec.positions is not None:
             own = self._positions_of(np.where(valid, np.arange(self.first), 0))
             feeds[spec.positions[0]] = own if self.places is None else self.places
@@ -270,6 +286,11 @@ class Decoding:
         numbers = {"written": written, "valid": valid, "last": (valid - 1).reshape(-1, 1), "current": valid[:1]}
         numbers["room"] = np.array([room]) if room else valid[:1]
         return {port: numbers[kind].astype(NUMPY[dtype]) for port, dtype, kind in self.spec.counts}
+
+    def lengths_of(self, last: Array, width: int) -> dict[str, Array]:
+        """What is fed in a mask's place, by port. last: each row's last position; width: what a mask would have."""
+        ports = self.spec.lengths
+        return {} if ports is None else {ports.last: last.astype(np.int32), ports.width: np.array([width], np.int32)}
 
     def recount(self, counts: Mapping[str, Array], written: Array, valid: Array) -> None:
         """Write the numbers of another run into the arrays; what the buffers have room for stays."""
@@ -324,6 +345,7 @@ class Decoding:
         feeds = {spec.tokens: np.ascontiguousarray(self.ids[:, start:end])}
         if spec.mask is not None:
             feeds[spec.mask.port] = np.ones((self.rows, end), dtype=NUMPY[spec.mask.dtype])
+        feeds |= self.lengths_of((end - 1) * each, end)
         if spec.positions is not None:
             feeds[spec.positions[0]] = self._positions_of(np.tile(np.arange(start, end), (self.rows, 1)))
         if spec.last_position:

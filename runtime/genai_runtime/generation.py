@@ -70,7 +70,8 @@ class Generation:
 
     A run that fails raises its error, and so does every later access to what it should have made: a failure never
     looks like an end. `partial` has the rows as far as they came; their reason is then `failed`.
-    One thread at a time may run it; another gets RequestError `generation-busy`, but may `close` or `cancel` it.
+    One thread at a time may run it; another gets RequestError `generation-busy`, but may `close` or `cancel` it, and
+    look at `partial`: no look changes what comes.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Generation:
         self._tally = shared.tally
         self._rows = [Row(tuple(each)) for each in prompts]
         self._failure: Exception | None = None
-        self._busy = Lock()
+        self._busy, self._reading = Lock(), Lock()
         self._begun = time.perf_counter()
         self._audience = shared.audience
         self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, self._audience)
@@ -126,6 +127,9 @@ class Generation:
             for row in self._rows:
                 row.finish_reason = row.finish_reason or "failed"
             raise
+        except BaseException:  # an interrupt: the run is over, and nothing of it failed
+            self._mark_cancelled()
+            raise
 
     def _drain(self) -> None:
         self._running.quiet = not self._text.stops
@@ -138,8 +142,8 @@ class Generation:
         While another thread runs it, that one is asked to end behind the step that it is in, and this returns at once.
         """
         if not self._busy.acquire(blocking=False):
+            self._mark_cancelled()  # first: the other thread says `length` where it sees the end before the reason
             self._audience.cancel()
-            self._mark_cancelled()
             return
         try:
             self._end_run()
@@ -172,7 +176,16 @@ class Generation:
     # ---- text --------------------------------------------------------------------------------------------------------
 
     def _read_text(self, at: int, ended: bool = False) -> str:
-        """Text of a row's tokens not yet turned into text; ended: and all that was held back."""
+        """Text of a row's tokens not yet turned into text; ended: and all that was held back, the last that comes."""
+        with self._reading:
+            row = self._rows[at]
+            made = "" if row.closed else self._made_text(at, ended)
+            row.closed = row.closed or ended
+            if made:
+                row.pieces.append(made)
+            return made
+
+    def _made_text(self, at: int, ended: bool) -> str:
         row, text = self._rows[at], self._text
         if row.detokenizer is None:
             row.detokenizer = Detokenizer(text.open_tokenizer(), row.prompt, text.skip_special_tokens)
@@ -190,9 +203,16 @@ class Generation:
             made += self._stop_check(at, push(token))
         if ended and row.finish_reason != "stop_string":
             made += self._stop_check(at, row.detokenizer.finish()) + stops.finish()
-        if made:
-            row.pieces.append(made)
         return made
+
+    def _look(self, at: int) -> None:
+        """Make what text there can be of a row without touching what is still to come.
+
+        While a row runs, only its run may find a stop string, and tokens that others will replace are no text yet.
+        """
+        ended = self._rows[at].finish_reason is not None
+        if ended or not (self._text.stops or self._text.replaces):
+            self._read_text(at, ended)
 
     def _stop_check(self, at: int, piece: str) -> str:
         row = self._rows[at]
@@ -230,8 +250,8 @@ class Generation:
         if read:
             self._read_text(at)
         row = self._rows[at]
-        fresh, row.shown = row.pieces[row.shown :], len(row.pieces)
-        return fresh
+        shown, row.shown = row.shown, len(row.pieces)
+        return row.pieces[shown : row.shown]
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
@@ -304,8 +324,11 @@ class RowView:
 
     @property
     def text(self) -> str:
-        """The text, without what ended it. Raises LoadError `no-tokenizer` when the package has none."""
-        self._generation._read_text(self._at, ended=True)
+        """The text, without what ended it; of a row that runs, as far as it is whole.
+
+        Raises LoadError `no-tokenizer` when the package has none.
+        """
+        self._generation._look(self._at)
         return "".join(self._generation._rows[self._at].pieces)
 
     def __repr__(self) -> str:
@@ -316,5 +339,5 @@ class RowView:
 
     @property
     def finish_reason(self) -> str:
-        """stop, stop_string, length, context, cancelled or failed."""
-        return self._generation._rows[self._at].finish_reason or "cancelled"
+        """stop, stop_string, length, context, cancelled or failed; `running` while it has not ended."""
+        return self._generation._rows[self._at].finish_reason or "running"

@@ -1,63 +1,69 @@
 """Weights on huge pages: a step reads all of them, and with pages of 4 KiB waits for address translation.
 
 Linux gives memory huge pages at once only where the system says `always`, which few do; memory that is already there
-can be gathered into them (madvise, MADV_COLLAPSE, Linux 6.1 and later), whatever the system says. What is in memory
-stays the same. Elsewhere, and where the kernel refuses, nothing happens.
+can be gathered into them (madvise, MADV_COLLAPSE, Linux 6.1 and later). What is in memory stays the same. Here it is
+noted which memory the opening of the sessions adds; collapse.py gathers that. Elsewhere, and where the kernel refuses,
+nothing happens.
 """
 
 import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
-COLLAPSE = 25
-"""MADV_COLLAPSE of <linux/mman.h>."""
-PAGE = 2 << 20
-"""Bytes of a huge page on x86-64, and on arm64 with base pages of 4 KiB."""
+from genai_runtime.problem import LoadError
+
 WORTH = 32 << 20
 """Bytes of weights from which it is worth the time: a tenth of a second for 50 MB."""
 WAIT = 1.0
 """Seconds until it begins: a first request right behind the opening would wait for the kernel, twice its own time."""
 SWITCH = "GENAI_RUNTIME_HUGE_PAGES"
-"""Environment variable: 0 leaves memory as it is."""
+"""Environment variable: 0 leaves memory as it is; 1 is as if it were unset."""
+MAPS = Path("/proc/self/maps")
+"""proc(5): this process's ranges of memory, one a line."""
 
 
-def gather_behind(weights: int) -> Thread | None:
-    """Start to gather this process's memory, in a thread of its own. weights: bytes of them. None: not done."""
-    if not sys.platform.startswith("linux") or weights < WORTH or os.environ.get(SWITCH) == "0":
-        return None
-    thread = Thread(target=_later, name="genai-huge-pages", daemon=True)
-    thread.start()
-    return thread
+@contextmanager
+def gathered_behind(weights: int) -> Iterator[None]:
+    """Gather what the block adds to memory, later, in a thread of its own. weights: bytes of them.
+
+    A block that raises gathers nothing. The thread holds no session. Raises LoadError `bad-huge-pages`.
+    """
+    asked = wanted() and weights >= WORTH and sys.platform.startswith("linux")
+    before = _maps() if asked else ""
+    yield
+    if before:
+        # no more threads for this process, or its interpreter is ending: the model serves all the same
+        with suppress(RuntimeError):
+            Thread(target=_later, args=(before, _maps(), weights), name="genai-huge-pages", daemon=True).start()
 
 
-def _later() -> None:
+def wanted() -> bool:
+    """What the switch says. Raises LoadError `bad-huge-pages`."""
+    said = os.environ.get(SWITCH, "")
+    if said in ("", "0", "1"):
+        return said != "0"
+    what = f"the environment variable {SWITCH} is {said!r}: 0 or 1"
+    raise LoadError("bad-huge-pages", what, help="0 leaves memory as it is; unset, weights go into huge pages")
+
+
+def _maps() -> str:
+    """The ranges now; nothing where the system does not tell."""
+    with suppress(OSError):
+        return MAPS.read_text("ascii", "replace")
+    return ""
+
+
+def _later(before: str, after: str, weights: int) -> None:
     time.sleep(WAIT)
-    gather()
-
-
-def gather(maps: Path = Path("/proc/self/maps")) -> int:
-    """Gather what private memory there is. Returns how many bytes the kernel took; it may refuse any part."""
-    import ctypes
-
     try:
-        call = ctypes.CDLL(None, use_errno=True).madvise
-        call.argtypes, call.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int
-        ranges = list(whole_pages(maps.read_text("ascii", "replace")))
-    except (OSError, AttributeError):
-        return 0
-    return sum(size for start, size in ranges if call(start, size, COLLAPSE) == 0)
+        from genai_runtime.collapse import gather
+    except ImportError:  # a Python without ctypes
+        return
+    taken = gather(before, after, weights)
+    import logging
 
-
-def whole_pages(maps: str) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of huge pages that private writable memory without a file could be. maps: proc(5)'s text."""
-    for line in maps.splitlines():
-        places, rights, _, _, inode, *name = line.split(maxsplit=5)
-        if rights != "rw-p" or inode != "0" or (name and not name[0].startswith(("[heap]", "[anon"))):
-            continue
-        low, high = (int(each, 16) for each in places.split("-"))
-        start, end = -(-low // PAGE) * PAGE, high // PAGE * PAGE
-        for each in range(start, end, PAGE):
-            yield each, PAGE
+    logging.getLogger("genai_runtime").debug("%d MB of memory gathered into huge pages", taken >> 20)

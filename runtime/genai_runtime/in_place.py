@@ -1,6 +1,7 @@
 """Decoding with past and present in one buffer: bound once, written in place, replaced only when it is full."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,10 @@ NEVER = 1 << 62
 
 
 class InPlaceDecoding(Decoding):
-    """A request whose attention operators take the valid length from the mask and write at it (GroupQueryAttention)."""
+    """A request whose attention operators take the valid length and write at it (GroupQueryAttention).
+
+    They get it from the mask, or as a number where lengths are fed.
+    """
 
     takes_chunks = takes_switches = True
 
@@ -81,7 +85,9 @@ class InPlaceDecoding(Decoding):
         if spec.logits_dtype != "float32":
             self._raw = np.zeros(self._raw.shape, dtype=NUMPY[spec.logits_dtype])
         bound.bind_ortvalue_output(spec.logits, view(self._raw, spec.logits_dtype))
-        self._bind_mask()
+        if spec.lengths is None:
+            self._bind_mask()
+        self._bind_lengths()
         self._full = self.room.first if self.room.first < self.room.most else NEVER
 
     def _bind_mask(self) -> None:
@@ -90,6 +96,12 @@ class InPlaceDecoding(Decoding):
         self._mask[np.arange(self.room.first) < self.lengths.reshape(-1, 1)] = 1
         if spec is not None and spec.fixed:
             self._bound.bind_ortvalue_input(spec.port, view(self._mask))
+
+    def _bind_lengths(self) -> None:
+        """In a mask's place: what a step writes is its last position."""
+        self._fed = self.lengths_of(self.lengths, self.room.first)
+        for port, array in self._fed.items():
+            self._bound.bind_ortvalue_input(port, view(array))
 
     def advance(self) -> None:
         if self.switch is not None and self.switch.due(self.tokens, self.filled):
@@ -105,6 +117,8 @@ class InPlaceDecoding(Decoding):
             if not spec.mask.fixed:
                 self._part = np.ascontiguousarray(self._mask[:, : self.filled])
                 self._bound.bind_ortvalue_input(spec.mask.port, view(self._part))
+        if spec.lengths is not None:
+            self._fed[spec.lengths.last][:] = lengths
         if self.front is not None:
             self._made = self.embedded(view(self.tokens), self.later)
             for port, value in self._made.items():
@@ -126,7 +140,9 @@ class InPlaceDecoding(Decoding):
         if place >= self._full:
             self.filled = self.lengths[0] = place
             self._larger()
-        return self._run, self._bound, self._mask[0], self.room.first
+        lengths = self.spec.lengths
+        told: Any = self._mask[0] if lengths is None else self._fed[lengths.last]
+        return self._run, self._bound, memoryview(told), self.room.first
 
     def _larger(self) -> None:
         """The room is full: move to larger buffers."""

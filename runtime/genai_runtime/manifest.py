@@ -191,7 +191,7 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
 
 
 def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
-    """Faults of what stands under a component's name, and of `sound` and `speculation`, where there is such."""
+    """Faults of what stands under a component's name, and of what a manifest need not have."""
     for key, entry in _BY_COMPONENT.items():
         if isinstance(data.get(key), dict):
             yield from _shape_faults(list(data[key].values()), [entry], key)
@@ -201,6 +201,7 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(data["speculation"], _SPECULATION, "speculation")
     if isinstance(data.get("policy_graphs"), dict):
         yield from _shape_faults(data["policy_graphs"], _POLICY, "policy_graphs")
+    yield from _shape_faults(data.get("opens", []), [str], "opens")
 
 
 def _check_made(file: Path, entry: Mapping[str, Any]) -> None:

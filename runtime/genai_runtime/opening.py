@@ -1,20 +1,18 @@
-"""A compiled folder -> a Model: check, import the executor, open sessions."""
+"""A compiled folder -> a Model: check, begin to open sessions, import the executor meanwhile."""
 
 import hashlib
-import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
+from threading import RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from genai_runtime import abi, binding
 from genai_runtime.cores import allowed_cores
-from genai_runtime.huge_pages import gather_behind
+from genai_runtime.huge_pages import gathered_behind
 from genai_runtime.kernels import check_kernels
 from genai_runtime.length_switch import hold_choice
 from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
@@ -28,8 +26,11 @@ if TYPE_CHECKING:
     from genai_runtime.lora.service import LoraService
     from genai_runtime.model import Model
     from genai_runtime.timings import Timings
+    from genai_runtime.tokenizer import Tokenizer
 
 MAX_THREADS = 1024
+_IMPORTING = RLock()
+"""Held while an executor is imported: another thread that loads the same folder would find half a module."""
 
 
 def load(
@@ -41,6 +42,7 @@ def load(
     prefill_chunk: int | None = None,
     policy: str | None = None,
     length_switch: str = "keep",
+    text: bool = False,
 ) -> "Model":
     """Load a compiled folder.
 
@@ -50,11 +52,12 @@ def load(
     time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this
     runtime drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the
     folder's choice. length_switch: where a graph takes other tables of positions behind a length, `keep` what the
-    caches hold, `recompute` it there, or `refuse` requests that would cross it. The folder's executor.py is code and is
-    executed: load only what you trust as you would trust a Python package.
+    caches hold, `recompute` it there, or `refuse` requests that would cross it. text: requests bring text, so that the
+    tokenizer is opened beside the sessions, not by the first of them. The folder's executor.py is code and is executed:
+    load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
-    no-policy-graphs, bad-length-switch, unreadable-file, bad-path.
+    no-policy-graphs, bad-length-switch, bad-huge-pages, unreadable-file, bad-path.
     """
     binding.require()
     if prefill_chunk is not None and prefill_chunk < 1:
@@ -77,12 +80,29 @@ def load(
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, prefill_chunk or 0, drawn, length_switch
     sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
-    executor = _executor(manifest, sessions)
-    gather_behind(sum(each["size"] for each in manifest.data["files"]))
-    from genai_runtime.model import Model
+    opens = manifest.data.get("opens", ())
+    with gathered_behind(sum(each["size"] for each in manifest.data["files"])), sessions.ahead(opens):
+        made = _executor_class(manifest)
+        from genai_runtime.model import Model
 
+        tokenizer = _tokenizer(manifest) if text else None
+        executor = _executor(made, manifest, sessions)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
-    return Model(manifest, executor, sessions, notices)
+    model = Model(manifest, executor, sessions, notices)
+    if tokenizer is not None:
+        model.tokenizer = tokenizer
+    return model
+
+
+def _tokenizer(manifest: Manifest) -> "Tokenizer | None":
+    """The package's tokenizer; None where it has none that opens, which is told when text is asked for."""
+    from genai_runtime.text_files import TextFiles
+    from genai_runtime.tokenizer import open_tokenizer
+
+    try:
+        return open_tokenizer(manifest.package, TextFiles.from_dict(manifest.data["text"]))
+    except LoadError:
+        return None
 
 
 def _lora(manifest: Manifest) -> "LoraService | None":
@@ -153,11 +173,9 @@ def _options(stated: dict[str, Any], threads: int | None) -> tuple[dict[str, str
     return {**options, "intra_op_num_threads": cores.number}, cores.reason
 
 
-def _executor(manifest: Manifest, sessions: Sessions) -> Any:
-    made = _executor_class(manifest)
+def _executor(made: Any, manifest: Manifest, sessions: Sessions) -> Any:
     try:
-        with _imported_beside("genai_runtime.model"):
-            return made(sessions)
+        return made(sessions)
     except (GenaiError, MemoryError):
         raise
     except (Exception, SystemExit) as failure:
@@ -165,36 +183,15 @@ def _executor(manifest: Manifest, sessions: Sessions) -> Any:
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN) from failure
 
 
-@contextmanager
-def _imported_beside(name: str) -> Iterator[None]:
-    """Import a module in another thread meanwhile: ONNX Runtime opens sessions without Python's lock.
-
-    What the import raises is not told: the next import of that name raises it again.
-    """
-    if name in sys.modules:
-        yield
-        return
-    beside = Thread(target=_try_to_import, args=(name,), daemon=True)
-    beside.start()
-    try:
-        yield
-    finally:
-        beside.join()
-
-
-def _try_to_import(name: str) -> None:
-    with suppress(BaseException):
-        importlib.import_module(name)
-
-
 def _executor_class(manifest: Manifest) -> Any:
     home = hashlib.sha256(os.fsencode(manifest.executor.resolve())).hexdigest()[:8]
     name = f"genai_executor_{manifest.data['executor_sha256'][:16]}_{home}"
-    module = sys.modules.get(name) or _import(name, manifest.executor)
+    with _IMPORTING:
+        module = sys.modules.get(name) or _import(name, manifest.executor)
     made_for = getattr(module, "ABI_VERSION", None)
     if made_for == abi.ABI_VERSION and hasattr(module, "Executor"):
         return module.Executor
-    del sys.modules[name]
+    sys.modules.pop(name, None)
     if made_for == abi.ABI_VERSION:
         raise LoadError("damaged-folder", f"'{manifest.executor}' has no Executor", help=COMPILE_AGAIN)
     what = f"executor.py in '{manifest.folder}' is written for ABI {made_for}, this runtime has {abi.ABI_VERSION}"

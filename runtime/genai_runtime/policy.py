@@ -1,11 +1,17 @@
 """The token policy that the runtime supplies: select a token a row, decide which rows go on (standard, 4.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TypeVar
 
 from genai_runtime.decoding import Decoding
+from genai_runtime.problem import ExecutionError
 from genai_runtime.request import Request
 from genai_runtime.runtime_steps import executed
 from genai_runtime.sample import make_selector
+from genai_runtime.truncate import not_finite
+
+T = TypeVar("T")
 
 UNLIMITED = 1 << 62
 
@@ -13,16 +19,16 @@ UNLIMITED = 1 << 62
 class TokenPolicy:
     """Selection and liveness of the rows of one request.
 
-    select: each row's choice from the decoder's logits of the moment. ends: the tokens that end a row. live: the rows
-    that go on. reasons: why others ended. choices: how often it chose.
+    ends: the tokens that end a row. live: the rows that go on. reasons: why others ended. choices: how often it chose.
     """
 
     def __init__(self, request: Request, decoding: Decoding) -> None:
         self.rows = rows = decoding.rows
+        self._tokens, self._decoding = decoding.tokens, decoding
         every = isinstance(request.valid_ids, int) and not request.valid_ids
         valid = decoding.spec.vocab_size if every else request.valid_ids
         options = request.sampling * rows if len(request.sampling) == 1 else request.sampling
-        self.select = [
+        self._selectors = [
             make_selector(
                 options[row],
                 vocab_size=decoding.spec.vocab_size,
@@ -30,13 +36,11 @@ class TokenPolicy:
                 end_ids=request.end_ids,
                 prompt=decoding.ids[row, : int(decoding.lengths[row])].tolist(),
                 graphs=decoding.policy_graphs,
-            ).over(decoding.logits[row])
+            )
             for row in range(rows)
         ]
-        if decoding.timings is not None:
-            self.select = [decoding.timings.timed("select a token", "", "", each) for each in self.select]
         self.ends = request.end_ids if request.stop_on_eos else frozenset[int]()
-        self._tokens, self._decoding, self.choices = decoding.tokens, decoding, 0
+        self.choices = 0
         limit = decoding.spec.capacity or request.context_length
         self._left = [limit - int(length) if limit else UNLIMITED for length in decoding.lengths]
         most = request.row_limits or (UNLIMITED,) * rows
@@ -45,6 +49,29 @@ class TokenPolicy:
         self._stopped = request.stopped
         self.live = [row for row in range(rows) if most[row]]
         self.reasons: dict[int, str] = {}
+
+    @cached_property
+    def select(self) -> list[Callable[[], int]]:
+        """Each row's choice from the decoder's logits of the moment."""
+        return [self._watched(each.over(self._decoding.logits[row])) for row, each in enumerate(self._selectors)]
+
+    def _watched(self, select: Callable[[], T]) -> Callable[[], T]:
+        timings = self._decoding.timings
+        return select if timings is None else timings.timed("select a token", "", "", select)
+
+    def only_row(self) -> "tuple[Callable[[], object], memoryview[int], memoryview[float]]":
+        """For a loop that drives the only row itself: what puts its next token into a buffer, that buffer, its scores.
+
+        The buffer is the decoder's [1], the scores [vocab] are those of the moment. A choice whose score is NaN is the
+        loop's to find; it raises what `not_finite` gives.
+        """
+        tokens, scores = self._tokens[0], self._decoding.logits[0]
+        select = self._watched(self._selectors[0].into(scores, tokens))
+        return select, memoryview(tokens), memoryview(scores)
+
+    def not_finite(self) -> ExecutionError:
+        """The failure of a row whose best score is NaN."""
+        return not_finite()
 
     def choose(self) -> list[int]:
         """Write each live row's next token into the decoder's token buffer. Returns the rows that got one."""

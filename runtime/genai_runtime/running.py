@@ -34,7 +34,8 @@ def outcome(run: Run) -> Result:
 class Row:
     """One row: its `tokens` as published (an end token included), why it ended, and how far its text has been made.
 
-    pieces: text made so far; read: tokens turned into it; shown: pieces that an iteration has handed out.
+    pieces: text made so far; read: tokens turned into it; shown: pieces that an iteration has handed out; closed: the
+    text is whole, what was held back included.
     """
 
     prompt: tuple[int, ...]
@@ -43,6 +44,7 @@ class Row:
     pieces: list[str] = field(default_factory=list[str])
     read: int = 0
     shown: int = 0
+    closed: bool = False
     detokenizer: Detokenizer | None = None
     stops: StopStrings | None = None
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from genai_runtime.policy_graphs import PolicyGraphs
 
 FloatRow = npt.NDArray[np.float32]
+IntRow = npt.NDArray[np.integer[Any]]
 SMALLEST_TEMPERATURE = 1e-30  # the float32 quotients stay numbers; packages write 1e-6 where they mean greedy
 
 
@@ -125,6 +126,10 @@ class Selector(Protocol):
         """Choices from a buffer that stays where it is: what calls with it would choose, with nothing to look up."""
         ...
 
+    def into(self, logits: FloatRow, token: IntRow) -> Callable[[], object]:
+        """The same, put into `token`, integer [1]. The score of a choice that is not finite may be left to be found."""
+        ...
+
 
 def make_selector(
     options: SamplingOptions,
@@ -206,6 +211,18 @@ class _Greedy:
 
         return choose
 
+    def into(self, logits: FloatRow, token: IntRow) -> Callable[[], object]:
+        if token.dtype != np.intp:
+            return _putting(self.over(logits), token)
+        return partial(logits[: self._size].argmax, None, token.reshape(()))
+
+
+def _putting(choose: Callable[[], int], token: IntRow) -> Callable[[], None]:
+    def put() -> None:
+        token[0] = choose()
+
+    return put
+
 
 Picks = Callable[[FloatRow], Callable[[], int]]
 """Given a score row that stays where it is: what picks an id of it, -1 where every score is -inf."""
@@ -223,6 +240,9 @@ class _AsTheyAre:
     def over(self, logits: FloatRow) -> Callable[[], int]:
         pick = self._over(logits[: self._size])
         return lambda: max(pick(), 0)  # every token is forbidden: like onnxruntime-genai, the first one
+
+    def into(self, logits: FloatRow, token: IntRow) -> Callable[[], object]:
+        return _putting(self.over(logits), token)
 
 
 class _Staged:
@@ -256,6 +276,9 @@ class _Staged:
 
     def over(self, logits: FloatRow) -> Callable[[], int]:
         return partial(self, logits)
+
+    def into(self, logits: FloatRow, token: IntRow) -> Callable[[], object]:
+        return _putting(self.over(logits), token)
 
 
 def _best(row: FloatRow) -> int:

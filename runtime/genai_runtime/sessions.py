@@ -1,6 +1,7 @@
 """Sessions: one an ONNX graph, opened from the compiled folder's manifest, and the callables that steps run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genai_runtime import binding
+from genai_runtime.ahead import AT_ONCE, Ahead
+from genai_runtime.cores import allowed_cores
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
 from genai_runtime.steady import Steady
 from genai_runtime.values import NUMPY, Array, Value
@@ -84,6 +87,33 @@ class Sessions:
         self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
         self.policy_graphs, self.length_switch = policy_graphs, length_switch
         self._open: dict[str, Any] = {}
+        self._ahead: Ahead | None = None
+
+    @contextmanager
+    def ahead(self, components: Sequence[str]) -> Iterator[None]:
+        """Open the sessions of these components by threads, from now on, for whoever asks within the block.
+
+        Left to who asks: components with settings of their own, whose refusal is told and answered by the common ones.
+        """
+        names = sorted(set(components) & set(self._graphs) - set(self._own), key=self._size, reverse=True)
+        plain = all(name == "CPUExecutionProvider" for name, _ in self.settings.providers)
+        ahead = self._ahead = Ahead(self._begun, names, min(AT_ONCE, allowed_cores().number) if plain else 1)
+        try:
+            ahead.start()
+            yield
+        finally:
+            self._ahead = None
+            ahead.stop()
+
+    def _size(self, component: str) -> tuple[int, str]:
+        """What says, as far as known, how long a session takes to open: the size of its graph."""
+        try:
+            return self._graphs[component].file.stat().st_size, component
+        except OSError:
+            return 0, component
+
+    def _begun(self, component: str) -> Any:
+        return self._opened(component, self._graphs[component])
 
     def session(self, component: str) -> Any:
         """The session of a component. Raises LoadError `session-failed` with ONNX Runtime's words."""
@@ -91,7 +121,8 @@ class Sessions:
             graph = self._graphs.get(component)
             if graph is None:
                 raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
-            self._open[component] = self._opened(component, graph)
+            ahead = self._ahead if self._ahead is not None and component in self._ahead else None
+            self._open[component] = ahead.take(component) if ahead is not None else self._opened(component, graph)
             if self.timings is not None:
                 binding.watch(self._open[component], partial(self.timings.timed, "session run", component))
         return self._open[component]

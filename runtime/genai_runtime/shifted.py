@@ -5,6 +5,7 @@ nearer to the start, without a copy; the places at the end, where those that dro
 new columns. So a step writes one column a cache.
 """
 
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -15,6 +16,7 @@ from genai_runtime.problem import RequestError
 from genai_runtime.sample import to_float32
 from genai_runtime.state import GROWTH, Slot, shape_of
 from genai_runtime.values import NUMPY, Array, to_array, view
+from genai_runtime.window_feeds import placed, streams_of
 
 
 class Strip:
@@ -64,10 +66,10 @@ class ShiftedDecoding(Decoding):
         count = -(-self.width // size)
         start = count * size - self.width if first else 0
         self._check_room(self.width if first else count * size, columns)
-        ids = np.full((1, count * size), pad, dtype=NUMPY[spec.token_dtype])
-        ids[0, start : start + self.width] = self.ids[0]
+        streams = streams_of(self, start, count * size - self.width - start, pad)
         places = np.arange(count * size) - start
         real = (places >= 0) & (places < self.width)
+        positions = placed(self, self._positions_of(np.where(real, places, 0).reshape(1, -1)), start)
         strips = [Strip(slot, columns - size, count * size, fill) for slot in spec.slots]
         seen = np.zeros(columns, dtype=np.bool_)
         made: list[Array] = []
@@ -76,7 +78,8 @@ class ShiftedDecoding(Decoding):
                 strip.move(new)
             part = slice(at * size, (at + 1) * size)
             seen = np.concatenate([seen[size:], real[part]])
-            logits, *made = self._run_window(ids[:, part], np.where(real, places, 0)[part], seen, strips)
+            fed = {port: (each.part(at * size, size), each.dtype) for port, each in streams.items()}
+            logits, *made = self._run_window(fed, positions[..., part], seen, strips)
         rows = logits.reshape(-1, logits.shape[-1])
         last = start + self.width - 1 - (count - 1) * size
         self.logits[:] = to_float32(rows[[last if len(rows) > 1 else 0]])
@@ -92,15 +95,19 @@ class ShiftedDecoding(Decoding):
             what = f"the prompt takes {needed} columns in windows, and the caches have {columns}"
             raise RequestError("prompt-too-long", what, help="give a shorter prompt")
 
-    def _run_window(self, ids: Array, places: Array, seen: Array, strips: list[Strip]) -> list[Array]:
-        """Logits, then the new columns of every cache. ids: [1, n]; places: [n]; seen: bool [columns]."""
+    def _run_window(
+        self, fed: Mapping[str, tuple[Array, str]], places: Array, seen: Array, strips: list[Strip]
+    ) -> list[Array]:
+        """Logits, then the new columns of every cache. fed: arrays [1, n, ...] and what they are where numpy lacks it;
+        places: positions of n tokens, as the port takes them; seen: bool [columns].
+        """
         spec = self.spec
-        arrays = {spec.tokens: np.ascontiguousarray(ids)}
+        arrays = dict(fed)
         if spec.mask is not None:
-            arrays[spec.mask.port] = seen.reshape(1, -1).astype(NUMPY[spec.mask.dtype])
+            arrays[spec.mask.port] = seen.reshape(1, -1).astype(NUMPY[spec.mask.dtype]), ""
         if spec.positions is not None:
-            arrays[spec.positions[0]] = self._positions_of(places.reshape(1, -1))
-        feeds = {port: view(array) for port, array in arrays.items()}
+            arrays[spec.positions[0]] = np.ascontiguousarray(places), ""
+        feeds = {port: view(array, dtype) for port, (array, dtype) in arrays.items()}
         feeds |= {each.slot.past: view(each.array, each.slot.dtype) for each in strips}
         feeds |= {**self.extras, **self.own(self.media)}
         run = binding.run_with_values(self.first_session, spec.origin)
@@ -124,7 +131,7 @@ class ShiftedDecoding(Decoding):
         self._run = binding.run_bound(self.session, spec.origin)
         self._mask = np.zeros((1, columns), dtype=NUMPY[spec.mask.dtype if spec.mask is not None else "int64"])
         self._mask[0, columns - self.width :] = 1
-        fed = {spec.tokens: self.tokens}
+        fed = {spec.tokens: self.tokens} if self.front is None else dict[str, Array]()
         if spec.mask is not None:
             fed[spec.mask.port] = self._mask
         if spec.positions is not None:
@@ -146,6 +153,10 @@ class ShiftedDecoding(Decoding):
         self._mask[0, -self.filled :] = 1
         for strip in self._strips:
             self._bound.bind_ortvalue_input(strip.slot.past, view(strip.array, strip.slot.dtype))
+        if self.front is not None:
+            self._made = self.embedded(view(self.tokens), self.later)
+            for port, value in self._made.items():
+                self._bound.bind_ortvalue_input(port, value)
         self.passes += 1
         try:
             self._run(self._bound, None)

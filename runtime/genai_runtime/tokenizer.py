@@ -5,6 +5,7 @@ tokens, and the former may add tokens behind those (added_tokens.py). A truncati
 switched off: a prompt is never cut silently.
 """
 
+import codecs
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MAX_TOKENIZER_BYTES = 256 << 20  # the largest published tokenizer.json files are about 40 MB
 MAX_CONFIG_BYTES = 16 << 20
 MERGES_AS_PAIRS_SINCE = (0, 20)  # release of `tokenizers` that reads and writes merges as pairs
+_PREFIX = "Cannot instantiate Tokenizer from buffer: "  # of the library, before what is wrong with the file
 NAMED_TOKENS = ("bos", "eos", "pad", "unk", "sep", "cls", "mask")
 
 
@@ -161,13 +163,18 @@ def open_tokenizer(folder: Path, files: TextFiles) -> Tokenizer:
             "the package has no tokenizer.json, so text can't become ids",
             help="give token ids, or save the tokenizer in the fast form (tokenizer.json) beside the model",
         )
-    text = read_text(folder, files.tokenizer, MAX_TOKENIZER_BYTES)
+    data = _read(folder, files.tokenizer, MAX_TOKENIZER_BYTES)
+    _text(folder, files.tokenizer, data)
     config = read_json(folder, files.tokenizer_config)
-    return Tokenizer(_backend(text, files.tokenizer), config, read_json(folder, files.special_tokens_map))
+    return Tokenizer(_backend(data, files.tokenizer), config, read_json(folder, files.special_tokens_map))
 
 
 def read_text(folder: Path, name: str, limit: int) -> str:
     """A UTF-8 file of the package. Raises LoadError `missing-file`, `file-too-large`, `not-utf8`."""
+    return _text(folder, name, _read(folder, name, limit))
+
+
+def _read(folder: Path, name: str, limit: int) -> bytes:
     path = folder / name
     try:
         with path.open("rb") as file:
@@ -176,10 +183,14 @@ def read_text(folder: Path, name: str, limit: int) -> str:
         raise LoadError("missing-file", f"{path} can't be read: {error.strerror or error}") from error
     if len(data) > limit:
         raise LoadError("file-too-large", f"{path} is larger than {limit >> 20} MiB")
+    return data
+
+
+def _text(folder: Path, name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise LoadError("not-utf8", f"{path} is not UTF-8 at byte {error.start}") from error
+        raise LoadError("not-utf8", f"{folder / name} is not UTF-8 at byte {error.start}") from error
 
 
 def read_json(folder: Path, name: str | None) -> dict[str, Any]:
@@ -195,7 +206,8 @@ def read_json(folder: Path, name: str | None) -> dict[str, Any]:
     return cast(dict[str, Any], data)
 
 
-def _backend(text: str, name: str) -> "tokenizers.Tokenizer":
+def _backend(data: bytes, name: str) -> "tokenizers.Tokenizer":
+    """The library's tokenizer, of bytes: a str of text beyond Latin-1 would take twice to four times their memory."""
     try:
         import tokenizers
     except ImportError as error:
@@ -203,11 +215,11 @@ def _backend(text: str, name: str) -> "tokenizers.Tokenizer":
             "missing-library", "text needs the tokenizers library", help="pip install tokenizers"
         ) from error
     try:
-        return tokenizers.Tokenizer.from_str(text)
+        return tokenizers.Tokenizer.from_buffer(data.removeprefix(codecs.BOM_UTF8))
     except BaseException as error:
         if not isinstance(error, Exception) and not _is_panic(error):
             raise
-        raise _refused(text, name, tokenizers.__version__, error) from error
+        raise _refused(data, name, tokenizers.__version__, error) from error
 
 
 def _is_panic(error: BaseException) -> bool:
@@ -223,10 +235,10 @@ def _named(error: BaseException, what: str) -> BaseException:
     return LoadError("bad-tokenizer", f"{what}: the tokenizer fails with {str(error)!r}", help=help)
 
 
-def _refused(text: str, name: str, version: str, error: BaseException) -> LoadError:
-    what = f"tokenizers {version} does not accept {name}: {error}"
+def _refused(data: bytes, name: str, version: str, error: BaseException) -> LoadError:
+    what = f"tokenizers {version} does not accept {name}: {str(error).removeprefix(_PREFIX)}"
     try:
-        merges = json.loads(text)["model"]["merges"]
+        merges = json.loads(data.decode("utf-8-sig"))["model"]["merges"]
     except (ValueError, RecursionError, LookupError, TypeError):
         merges = []
     needed = ".".join(map(str, MERGES_AS_PAIRS_SINCE))

@@ -14,6 +14,7 @@ from genai_runtime.problem import RequestError
 from genai_runtime.sample import to_float32
 from genai_runtime.state import shared_state
 from genai_runtime.values import NUMPY, Value, to_array, view
+from genai_runtime.window_feeds import placed, streams_of
 
 
 class WindowedDecoding(InPlaceDecoding):
@@ -28,23 +29,26 @@ class WindowedDecoding(InPlaceDecoding):
         size, pad = spec.window or (self.width, 0)
         count = -(-self.width // size)
         self._make_room(count * size)
-        ids = np.full((1, count * size), pad, dtype=NUMPY[spec.token_dtype])
-        ids[0, : self.width] = self.ids[0]
-        tokens = np.zeros((1, size), dtype=ids.dtype)
+        streams = streams_of(self, 0, count * size - self.width, pad)
+        taken = {port: each.part(0, size) for port, each in streams.items()}
+        places = placed(self, self._positions_of(np.arange(count * size).reshape(1, -1)), 0)
         counts = self.counts_of(np.zeros_like(self.lengths), self.lengths, self.room.first)
         session = self.first_session
         bound, run = binding.new_bindings(session), binding.run_bound(session, spec.origin)
         self._bind_state(bound, session, self.own(self.media))
-        placed = self._positions_of(np.arange(size).reshape(1, -1))
-        fed = {spec.tokens: tokens, **counts, **({spec.positions[0]: placed} if spec.positions is not None else {})}
-        for port, array in self.known_to(session, fed).items():
-            bound.bind_ortvalue_input(port, view(array))
+        at_places = np.ascontiguousarray(places[..., :size])
+        fed = {port: streams[port].value(array) for port, array in taken.items()}
+        fed |= {port: view(array) for port, array in counts.items()}
+        fed |= {spec.positions[0]: view(at_places)} if spec.positions is not None else {}
+        for port, value in self.known_to(session, fed).items():
+            bound.bind_ortvalue_input(port, value)
         bound.bind_output(spec.logits, binding.CPU)
         for at in range(count):
-            tokens[:] = ids[:, at * size : (at + 1) * size]
+            for port, array in taken.items():
+                array[...] = streams[port].part(at * size, size)
             before = np.array([at * size])
             self.recount(counts, before, before + size)
-            placed[...] = self._positions_of(np.arange(at * size, (at + 1) * size).reshape(1, -1))
+            at_places[...] = places[..., at * size : (at + 1) * size]
             self._mask_window(bound, (at + 1) * size)
             self.passes += 1
             try:

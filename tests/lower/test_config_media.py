@@ -63,7 +63,7 @@ def test_a_false_output_name_is_reported_and_the_only_fitting_output_taken(tmp_p
         ("model.embedding.filename", "decoder/model.onnx", "unsupported-package-class", "nothing takes what"),
         ("model.embedding", ..., "no-embedding-stage", "'inputs_embeds'"),
         ("model.decoder.inputs.inputs_embeds", "attention_mask", "wrong-port", "'embedding'"),
-        ("model.vision.pipeline", [{"one": {"filename": "x"}}], "unsupported-package-class", "'vision'"),
+        ("model.vision", {"pipeline": [{"one": {}}]}, "unsupported-package-class", "cut into 1 stage: 'one'"),
         ("model.vision.filename", 5, "wrong-type", "'filename' must be a string"),
     ],
 )

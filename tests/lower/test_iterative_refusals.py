@@ -65,14 +65,14 @@ FLOWS = DOCUMENT["pipeline"]["dataflow"]
          "clips"),
         (scheduler(beta_schedule="cosine"), "not-in-list", "pipeline.strategy.scheduler_config.beta_schedule",
          "'cosine'"),
-        (scheduler(prediction_type="flow"), "not-in-list", "pipeline.strategy.scheduler_config.prediction_type",
-         "'flow'"),
+        (scheduler(prediction_type="straight"), "not-in-list",
+         "pipeline.strategy.scheduler_config.prediction_type", "'straight'"),
         (scheduler(beta_start=0.5), "out-of-range", "pipeline.strategy.scheduler_config.beta_start", "0.5"),
         (scheduler(beta_start=float("nan")), "out-of-range", "pipeline.strategy.scheduler_config.beta_start", "nan"),
         (scheduler(num_train_timesteps=10**12), "out-of-range",
          "pipeline.strategy.scheduler_config.num_train_timesteps", "timesteps"),
         (scheduler(use_karras_sigmas=True), "out-of-range", "pipeline.strategy.scheduler_config", "ddim"),
-        (scheduler(shift=3.0), "unknown-field", "pipeline.strategy.scheduler_config.shift", "shift"),
+        (scheduler(eta=0.5), "unknown-field", "pipeline.strategy.scheduler_config.eta", "eta"),
         ({"pipeline": {"dataflow": FLOWS[1:]}}, "missing-field", "pipeline.dataflow", "no edges"),
         ({"pipeline": {"dataflow": [FLOWS[0], *FLOWS]}}, "wrong-port", "pipeline.dataflow", "2 edges"),
         ({"pipeline": {"dataflow": [{"from": "denoiser.gues", "to": "denoiser.noisy"}, *FLOWS[1:]]}},
@@ -131,3 +131,37 @@ def test_whole_timesteps_for_a_scheduler_of_fractions_are_said(tmp_path: Path) -
     assert problem.severity == "warning"
     floats = Denoiser(time=FLOAT).made()
     assert "rounded-timesteps" not in told(package(tmp_path / "q", over, denoiser=floats))
+
+
+MATCHING: list[tuple[dict[str, Any], str]] = [
+    ({"shift": 3.0}, "shift"),
+    ({"shift": 1.0, "use_dynamic_shifting": False, "base_shift": 0.5, "max_shift": 1.15, "base_image_seq_len": 256,
+      "max_image_seq_len": 4096, "invert_sigmas": False, "shift_terminal": None}, "shift"),
+    ({"use_dynamic_shifting": True, "beta_start": ..., "beta_end": ..., "beta_schedule": ...}, "use_dynamic_shifting"),
+    ({"max_shift": 1.15}, "max_shift"),
+    ({"kind": "flow_match_euler"}, "kind"),
+    ({"kind": "dpmpp_2m", "prediction_type": "flow_prediction", "use_flow_sigmas": True, "flow_shift": 3.0},
+     "prediction_type"),
+    ({"kind": "dpmpp_2m", "use_flow_sigmas": True}, "use_flow_sigmas"),
+]  # fmt: skip
+"""Fields of scheduler files that match flows (diffusers, FlowMatchEulerDiscreteScheduler and DPMSolverMultistep)."""
+
+
+@pytest.mark.parametrize(("over", "key"), MATCHING, ids=[each[1] for each in MATCHING])
+def test_a_scheduler_that_matches_flows_is_seen_by_its_own_fields(
+    over: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    """Also under the kind `euler` with betas, as exporters write it: one reason, and none that leads elsewhere."""
+    over = {name: value for name, value in over.items() if value is not None}
+    (problem,) = errors(check_package(package(tmp_path / "p", scheduler(**over))))
+    assert (problem.code, problem.path) == ("unsupported-scheduler", f"pipeline.strategy.scheduler_config.{key}")
+    assert "matches flows" in problem.what
+    assert "pipeline.workflow" in problem.help
+
+
+def test_what_matches_flows_in_name_only_counts_for_nothing(tmp_path: Path) -> None:
+    """Files of other schedulers hold these fields, too, switched off."""
+    off = {"use_flow_sigmas": False, "flow_shift": 1.0, "use_dynamic_shifting": False, "use_beta_sigmas": False}
+    assert not errors(check_package(package(tmp_path / "p", scheduler(**off))))
+    (problem,) = errors(check_package(package(tmp_path / "q", scheduler(use_beta_sigmas=True))))
+    assert "beta distribution" in problem.what

@@ -15,6 +15,7 @@ import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.convert import convert_package
 from genai_compiler.driver import Options
+from genai_compiler.read.load import load_package
 
 from tests.lower.merged_decoders import (
     FLAG,
@@ -221,10 +222,30 @@ def test_networks_in_files_of_their_own_are_refused_with_what_is_missing(tmp_pat
     graphs = dict(zip(files, (encoder(form), apart(form, False), apart(form, True)), strict=True))
     folder = plain_folder(tmp_path / "p", graphs, {**STATED, **START})
     assert "holds 3 graphs" in refused(folder)["several-graphs"]
+    assert "decoder of a prompt alone: onnx/decoder_model.onnx" in refused(folder)["several-graphs"]
+    assert "take the decoder that is merged of both" in refused(folder)["several-graphs"]
     assert "0 keep caches" in refused(folder, tuple(files[:2]))["several-graphs"]
     told = refused(folder, (files[0], files[2]))["unclaimed-input"]
     assert "'past.1.source.value'" in told
     assert "take the merged decoder" in told
+
+
+@pytest.mark.parametrize("beside", ["tokens", "sound"])
+def test_a_merged_decoder_stands_for_the_files_of_its_networks(beside: str, tmp_path: Path) -> None:
+    """The layout of exporters that write both: the same plan as without the two files, and that is said."""
+    form = Form(beside)
+    graphs = {"encoder_model.onnx": encoder(form), "decoder_model_merged.onnx": merged_decoder(form)}
+    stated = {**STATED, **START}
+    two = plain_folder(tmp_path / "two" / "p", graphs, stated)
+    graphs |= {"decoder_model.onnx": apart(form, False), "decoder_with_past_model.onnx": apart(form, True)}
+    four = plain_folder(tmp_path / "four" / "p", graphs, stated)
+    for folder in (two, four):
+        compile_package(folder, out=folder.with_name("out"))
+    executors = [folder.with_name("out").joinpath("executor.py").read_text() for folder in (two, four)]
+    assert executors[0] == executors[1]
+    said = "left aside: 'decoder_model.onnx', 'decoder_with_past_model.onnx', which the merged decoder holds"
+    assert said in load_package(four).notes
+    assert not any("left aside" in each for each in load_package(two).notes)
 
 
 def test_one_of_each_is_named_among_several(tmp_path: Path) -> None:
@@ -236,7 +257,7 @@ def test_one_of_each_is_named_among_several(tmp_path: Path) -> None:
         for kind, made in (("decoder", merged_decoder(form)), ("encoder", encoder(form)))
     }
     folder = plain_folder(tmp_path / "p", graphs, {**STATED, **START})
-    assert "--graph twice" in refused(folder)["several-graphs"]
+    assert "--graph onnx/decoder.onnx --graph onnx/encoder.onnx" in refused(folder)["several-graphs"]
     assert "2 keep caches" in refused(folder, ("onnx/decoder.onnx", "onnx/decoder_q.onnx"))["several-graphs"]
     compile_package(folder, out=tmp_path / "out", options=Options(graph=("onnx/encoder_q.onnx", "onnx/decoder.onnx")))
     made = json.loads((tmp_path / "out" / "manifest.json").read_text())

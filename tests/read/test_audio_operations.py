@@ -184,3 +184,50 @@ def test_what_is_told_of_tiles_needs_tiles(tmp_path: Path) -> None:
         compile_package(package, out=tmp_path / "out")
     said = [each.what for each in refused.value.problems if each.code == "processor-mismatch"]
     assert any("'aspect_ratio_ids'" in each and "makes no such numbers" in each for each in said)
+
+
+SPEECH: dict[str, Any] = {"feature_size": 80, "n_fft": 400, "hop_length": 160, "sampling_rate": 16000}
+EMPHASISED = {
+    "Parakeet": {**SPEECH, "n_fft": 512, "win_length": 400, "preemphasis": 0.97, "padding_side": "right"},
+    "Phi-4": {**SPEECH, "n_fft": 512, "win_length": 400, "preemphasis": 0.97, "audio_compression_rate": 8,
+              "audio_downsample_rate": 1, "audio_feat_stride": 1, "mel_min_frequency": 0, "mel_max_frequency": 7690},
+    "with the lengths of other features": {**SPEECH, "preemphasis": 0.97, "chunk_length": 30},
+}  # fmt: skip
+
+
+def flat_problems(folder: Path, keys: dict[str, Any]) -> list[tuple[str, str]]:
+    (folder / "flat.json").write_text(json.dumps(keys))
+    try:
+        read_audio_processor(folder, "flat.json")
+    except CompileError as refused:
+        return [(each.path, each.what) for each in refused.problems]
+    return []
+
+
+@pytest.mark.parametrize("keys", EMPHASISED.values(), ids=EMPHASISED)
+def test_flat_keys_with_an_emphasis_are_refused_for_what_they_leave_unsaid(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
+    """They are never taken for the features that have the same lengths and no emphasis."""
+    ((path, what),) = flat_problems(tmp_path, keys)
+    assert path == "preemphasis"
+    assert "do not say which bands, which logarithm and what around the clip" in what
+    assert "feature_extraction.sequence" in what
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("win_length", 320), ("mel_min_frequency", 20), ("mel_max_frequency", 7600), ("dither", 1e-5),
+        ("audio_downsample_rate", 2), ("audio_feat_stride", 2),
+    ],
+)  # fmt: skip
+def test_a_flat_key_with_an_effect_of_its_own_is_no_key_to_pass_over(key: str, value: Any, tmp_path: Path) -> None:
+    ((path, what),) = flat_problems(tmp_path, {**SPEECH, key: value})
+    assert path == key
+    assert f"{key} is {value!r}" in what
+
+
+def test_flat_keys_whose_values_change_nothing(tmp_path: Path) -> None:
+    plain = {"win_length": 400, "mel_min_frequency": 0.0, "mel_max_frequency": 8000, "dither": 0.0, "preemphasis": 0.0}
+    assert flat_problems(tmp_path, {**SPEECH, **plain}) == []

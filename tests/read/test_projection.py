@@ -7,7 +7,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from genai_compiler.emit.edited_graph import edited_bytes
-from genai_compiler.plan.edits import SelectLast
+from genai_compiler.plan.edits import Edited, SelectLast
 from genai_compiler.read.package import Graph
 from genai_compiler.read.projection import Projection, logits_projection
 from genai_compiler.read.signature import load_graph, read_signature
@@ -109,7 +109,7 @@ def test_one_position_a_row_is_the_same_as_all_of_them(text: str, external: bool
     assert isinstance(found, Projection)
     assert found.hidden == "mixed"
     graph = Graph("model.onnx", read_signature(file, file.parent), model, textproto=False)
-    content = edited_bytes(graph, file.parent, SelectLast("place", found.hidden, found.behind, found.label))
+    content = edited_bytes(graph, file.parent, Edited((SelectLast("place", found.hidden, found.behind, found.label),)))
     assert len(content) < 12_000, "weights were copied"
     (tmp_path / "edited.onnx").write_bytes(content)
     ids = RANDOM.integers(0, IDS, (ROWS, WIDTH))

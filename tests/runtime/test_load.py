@@ -1,12 +1,16 @@
 """Loading a compiled folder: whatever is missing, moved, changed or damaged has a name, and nothing else is raised."""
 
 import hashlib
+import importlib.machinery
 import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import genai_runtime
@@ -305,3 +309,23 @@ def test_two_models_of_one_folder_are_independent(pair: Path) -> None:
     first, second = genai_runtime.load(pair / "compiled"), genai_runtime.load(pair / "compiled")
     first.close()
     assert second.generate(PROMPT, max_new_tokens=4).tokens == greedy(pair / "package" / "model.onnx", PROMPT, 4)
+
+
+def test_threads_that_load_one_folder_at_once_never_see_half_an_executor(
+    pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is held in the middle of its import for as long as the others need to come by."""
+    imports, waiting = list[str](), threading.Event()
+    real = importlib.machinery.SourceFileLoader.exec_module
+
+    def slowly(loader: importlib.machinery.SourceFileLoader, module: ModuleType) -> None:
+        if loader.path == str(pair / "compiled" / "executor.py"):
+            imports.append(module.__name__)
+            waiting.wait(0.5)
+        real(loader, module)
+
+    monkeypatch.setattr(importlib.machinery.SourceFileLoader, "exec_module", slowly)
+    with ThreadPoolExecutor(8) as pool:
+        made = [each.result() for each in [pool.submit(tokens, pair / "compiled") for _ in range(8)]]
+    assert made == [greedy(pair / "package" / "model.onnx", PROMPT, 4)] * 8
+    assert len(imports) == 1

@@ -11,6 +11,8 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_runtime import Event, ExecutionError, Generation, binding, state
+from genai_runtime.decoding import BoundRow
+from genai_runtime.in_place import InPlaceDecoding
 from genai_runtime.publish import Publisher
 from genai_runtime.request import Request
 from genai_runtime.result import Result
@@ -197,3 +199,48 @@ def test_a_failure_in_the_second_rows_prompt_leaves_it_without_tokens(
         generation.rows  # noqa: B018
     assert [len(row.tokens) for row in generation.partial] == [4, 0]
     assert [row.finish_reason for row in generation.partial] == ["length", "failed"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 4])
+@pytest.mark.parametrize("options", [{}, {"repetition_penalty": 1.2}, {"temperature": 1.0, "seed": 1}], ids=str)
+def test_a_score_that_is_no_number_ends_both_loops_alike(
+    model: Models, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], after: int
+) -> None:
+    """One score of the prompt's run, or of that behind it, is NaN: the tokens before it are all there are."""
+    real = InPlaceDecoding.prompt, InPlaceDecoding.advance, InPlaceDecoding.row_at
+    runs = [0]
+
+    def spoil(decoding: InPlaceDecoding) -> None:
+        if runs[0] == after:
+            decoding.logits[:, 3] = np.nan
+        runs[0] += 1
+
+    def prompt(decoding: InPlaceDecoding) -> None:
+        runs[0] = 0
+        real[0](decoding)
+        spoil(decoding)
+
+    def advance(decoding: InPlaceDecoding) -> None:
+        real[1](decoding)
+        spoil(decoding)
+
+    def row_at(decoding: InPlaceDecoding, place: int) -> BoundRow:
+        run, *rest = real[2](decoding, place)
+
+        def spoiled(bound: binding.Bindings, options: None) -> None:
+            run(bound, options)
+            spoil(decoding)
+
+        return spoiled, *rest  # type: ignore[return-value]
+
+    for each in (prompt, advance, row_at):
+        monkeypatch.setattr(InPlaceDecoding, each.__name__, each)
+    made = list[list[int]]()
+    for given in ({"prompt": PROMPT}, {"batch": [PROMPT, PROMPT]}):
+        asked: dict[str, Any] = {"max_new_tokens": 9, "temperature": 0.0, "stop_on_eos": False, **given, **options}
+        generation = model(CASE).generate(**asked)
+        with pytest.raises(ExecutionError, match="logits-not-finite"):
+            generation.rows  # noqa: B018
+        made.append(generation.partial[0].tokens)
+    assert [len(each) for each in made] == [after, after]
+    assert made[0] == made[1]

@@ -336,6 +336,27 @@ def test_nan_logits_are_an_error(options: dict[str, Any]) -> None:
         selector(600, **options)(row)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("options", [{}, {"repetition_penalty": 1.2}, {"seed": 1}, {"logit_bias": {7: 99.0}}], ids=str)
+def test_a_choice_is_put_into_a_buffer(options: dict[str, Any], dtype: type[np.integer[Any]]) -> None:
+    """As `over` chooses, from the same row as it changes; ids of 32 bits, which a search can't write, too."""
+    row, token = scores(600), np.zeros(1, dtype)
+    choose, put = selector(600, **options).over(row), selector(600, **options).into(row, token)
+    for place in (599, 0, 31):
+        row[place] += 40
+        put()
+        assert token.tolist() == [choose()]
+    row = scores(600)
+    row[599] = np.nan
+    put = selector(600, **options).into(row, token)
+    if not options and dtype is np.int64:
+        put()
+        assert token.tolist() == [599]  # its caller finds out
+    else:
+        with pytest.raises(ExecutionError, match="logits-not-finite"):
+            put()
+
+
 def test_infinite_logits_are_an_error_where_a_distribution_is_needed() -> None:
     row = scores(600)
     row[5] = np.inf

@@ -157,8 +157,8 @@ def any_masks(seed: int) -> Inputs:
 def test_any_masks_give_what_cells_of_their_own_give(forms: Forms, name: str) -> None:
     """What a row skips is zero, and lengths beyond the cells are refused, as for cells that are made anew.
 
-    Where the total length is a sum, a mask may ask for cells that are one longer, up to their bound. Where the script is
-    too short, its own step fails, at its own iteration, and only if that one comes.
+    Where the total length is a sum, a mask may ask for cells one longer, up to their bound. Where the script is too
+    short, its own step fails, at its own iteration, and only if that one comes.
     """
     found = [same(forms(name), any_masks(seed)) for seed in range(80)]
     assert {code for _, code in found} == {"", "step-failed"} | ({"recurrence"} if "sums" in name else set())

@@ -78,10 +78,10 @@ def test_a11_merges_as_pairs_and_as_strings(tmp_path: Path) -> None:
 
 
 def test_a11_an_old_library_is_told_from_a_bad_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_str(text: str) -> None:
+    def from_buffer(data: bytes) -> None:
         raise Exception("data did not match any variant of untagged enum ModelWrapper")
 
-    old = types.SimpleNamespace(__version__="0.19.1", Tokenizer=types.SimpleNamespace(from_str=from_str))
+    old = types.SimpleNamespace(__version__="0.19.1", Tokenizer=types.SimpleNamespace(from_buffer=from_buffer))
     monkeypatch.setitem(sys.modules, "tokenizers", old)
     with pytest.raises(LoadError, match=r"(?s)tokenizers 0\.19\.1 does not accept.*merges are pairs.*>=0\.20"):
         opened(tmp_path, sentence_piece())
@@ -122,6 +122,29 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_damaged_file_is_one_load_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
     with pytest.raises(LoadError, match="bad-tokenizer"):
+        open_tokenizer(tmp_path, TextFiles(tokenizer="tokenizer.json"))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    ids = opened(tmp_path, byte_level()).encode("hello world")
+    file = tmp_path / "tokenizer.json"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert open_tokenizer(tmp_path, TextFiles(tokenizer="tokenizer.json")).encode("hello world") == ids
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\xc3"])
+def test_bytes_that_are_no_utf8_are_named(tmp_path: Path, bad: bytes) -> None:
+    """In the text of a token, where the library would be the one to see them: half a pair, and a character cut off."""
+    text = json.dumps(byte_level()).encode()
+    at = text.index(b"hello") if b"hello" in text else text.index(b"<tool>") + 1
+    (tmp_path / "tokenizer.json").write_bytes(text[:at] + bad + text[at:])
+    with pytest.raises(LoadError, match=f"not-utf8.*byte {at}"):
+        open_tokenizer(tmp_path, TextFiles(tokenizer="tokenizer.json"))
+
+
+def test_the_library_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(LoadError, match=r"does not accept tokenizer\.json: Model missing"):
         open_tokenizer(tmp_path, TextFiles(tokenizer="tokenizer.json"))
 
 

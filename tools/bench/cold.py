@@ -55,28 +55,40 @@ def start(kind: str, task: dict[str, Any], environment: dict[str, str]) -> dict[
     if made.returncode:
         raise RuntimeError(f"a cold process ({kind}) failed:\n{made.stderr}")
     found: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
-    return {**found, "start": (found["ready"] - begin) * 1e3}
+    whole = {"whole": (found["answered"] - begin) * 1e3} if "answered" in found else {}
+    return {**found, **whole, "start": (found["ready"] - begin) * 1e3}
 
 
 def start_up(place: Place, threads: int, rounds: int) -> Rounds:
-    """Per round and kind: `start`, and where a request follows `first`, the milliseconds of its first token."""
+    """Per round and kind milliseconds: `start`; `first`, of the first token of a request of ids that follows; `whole`,
+    from before the process was started to the first piece of text behind a prompt of text.
+    """
     one, other = make_task(place, PACKAGE, threads), make_task(place, "workflow", threads)
-    asking = {**one, "new": 1}
+    asking, text = {**one, "new": 1}, {**one, "text": prompt_text(place)}
     kinds = {"sessions": ("sessions", one), "executor": ("executor", asking), "loop": ("loop", asking),
-             "workflow-sessions": ("sessions", other), "workflow-executor": ("executor", other)}  # fmt: skip
+             "workflow-sessions": ("sessions", other), "workflow-executor": ("executor", other),
+             "executor-text": ("executor", text)}  # fmt: skip
     if place.has("genai"):
-        kinds["genai"] = ("genai", asking)
+        kinds["genai"], kinds["genai-text"] = ("genai", asking), ("genai", text)
     kinds["sessions-again"] = ("sessions", one)
     measured: Rounds = []
     for number in range(-1, rounds):  # the first round only warms the page cache and compiles the modules
         order = turns(tuple(kinds), max(number, 0))
         found = {name: start(*kinds[name], place.environment) for name in order}
         if number >= 0:
-            measured.append(
-                {name: {key: each[key] for key in ("start", "first") if key in each} for name, each in found.items()}
-            )
+            kept = ("start", "first", "whole")
+            measured.append({name: {key: each[key] for key in kept if key in each} for name, each in found.items()})
             print(f"  start-up: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     return measured
+
+
+def prompt_text(place: Place) -> str:
+    """The text of the prompt of ids."""
+    import tokenizers
+
+    file = place.package(PACKAGE) / "tokenizer.json"
+    text: str = tokenizers.Tokenizer.from_file(str(file)).decode(prompt_ids(file, PROMPT)[0])
+    return text
 
 
 def load_parts(place: Place, threads: int, rounds: int = 5) -> dict[str, float]:

@@ -45,7 +45,7 @@ def load_executor(task: dict[str, Any]) -> Any:
 
     if task.get("parts"):
         watch_load(task["parts_found"])
-    return genai_runtime.load(task["compiled"], threads=task["threads"])
+    return genai_runtime.load(task["compiled"], threads=task["threads"], text="text" in task)
 
 
 def watch_load(found: dict[str, float]) -> None:
@@ -95,6 +95,14 @@ def generate(kind: str, opened: Any, task: dict[str, Any]) -> float:
     return ttft
 
 
+def first_text(kind: str, opened: Any, text: str) -> str:
+    """The first piece of text behind a prompt of text."""
+    if kind == "genai":
+        piece: str = opened.first_text(text)
+        return piece
+    return next(iter(opened.generate(text, max_new_tokens=8, stop_on_eos=False, temperature=0.0)))
+
+
 def unique_memory() -> dict[str, float]:
     """Memory of this process in MB now: uss (its own pages) and pss (shared pages by their share); {} off Linux."""
     try:
@@ -135,6 +143,9 @@ def main() -> None:
     if task.get("memory"):
         found["loaded"] = unique_memory()
         _, found["peak"] = peak_while(lambda: generate(kind, opened, task))
+    elif task.get("text"):
+        found["piece"] = first_text(kind, opened, task["text"])
+        found["answered"] = time.monotonic()
     elif task.get("new"):
         found["first"] = generate(kind, opened, task) * 1e3
     if task.get("parts"):

@@ -56,3 +56,17 @@ class GenaiLoop:
             raise RuntimeError("onnxruntime-genai ended early: this prompt leads to the vocabulary's last id")
         tokens = [int(each[row]) for row in range(len(rows)) for each in made]
         return Trace(tokens, first - start, seconds, self._clock.take(), rows=len(rows))
+
+    def first_text(self, text: str) -> str:
+        """The first piece of text behind a prompt, the tokenizer's opening included."""
+        tokenizer = self._library.Tokenizer(self._model)
+        stream, ids = tokenizer.create_stream(), tokenizer.encode(text)
+        options = self._library.GeneratorParams(self._model)
+        options.set_search_options(do_sample=False, max_length=len(ids) + 8)
+        generator = self._library.Generator(self._model, options)
+        generator.append_tokens(ids)
+        piece = ""
+        while not piece:
+            generator.generate_next_token()
+            piece = stream.decode(int(generator.get_next_tokens()[0]))
+        return piece

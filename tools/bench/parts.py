@@ -60,7 +60,7 @@ PARTS: dict[str, Part] = {
     "workflow": _turns("workflow", "workflow form beside the same authored as one graph", 90),
     "tiny-workflow": _turns("tiny-workflow", "tiny decoder with three policies", 10),
     "forms": Part("each fixture in every form", 30, lambda place, rounds: forms_of(place, ROOT / "fixtures", rounds)),
-    "start": Part("cold processes: start-up and first request", 90, _start, ("int4", "workflow")),
+    "start": Part("cold processes: start-up and first request", 115, _start, ("int4", "workflow")),
     "memory": Part(
         "cold processes: memory", 55, lambda place, rounds: cold.peak_memory(place, 1, min(rounds, 5)), ("int4",)
     ),

@@ -98,6 +98,11 @@ def compile_folder(package: Path, out: Path, environment: dict[str, str], withou
 
 
 def environment_with_home(home: Path) -> dict[str, str]:
-    """This process's environment, with a home of its own: ONNX Runtime opens a store below it."""
+    """This process's environment, with a home of its own: ONNX Runtime opens a store below it.
+
+    Bytecode is kept, as it is for whatever is installed: else each process would compile this repository's modules.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    return {**os.environ, "HOME": str(home), "USERPROFILE": str(home), "HF_HUB_OFFLINE": "1"}
+    own = {**os.environ, "HOME": str(home), "USERPROFILE": str(home), "HF_HUB_OFFLINE": "1"}
+    own.pop("PYTHONDONTWRITEBYTECODE", None)
+    return own

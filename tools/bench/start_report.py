@@ -38,7 +38,22 @@ def start_section(result: dict[str, Any], told: str) -> str:
     pair = with_bounds(paired(column(rounds, "sessions-again", "start"), column(rounds, "sessions", "start")))
     heads = ["", "start-up, ms", "over its floor, ms", "first token after that, ms"]
     text = START_TEXT.format(count=len(rounds), pair=pair)
-    return f"## Start-up\n\n{told}\n\n{text}\n{table(heads, rows)}\n{remains(result['found'])}"
+    made = f"{table(heads, rows)}\n{from_the_start(rounds)}{remains(result['found'])}"
+    return f"## Start-up\n\n{told}\n\n{text}\n{made}"
+
+
+def from_the_start(rounds: Rounds) -> str:
+    """A prompt of text in a cold process, where it was measured."""
+    kinds = {"executor-text": "`load(text=True)`, `generate`", "genai-text": "onnxruntime-genai (b)"}
+    if not kinds.keys() <= rounds[0].keys():
+        return ""
+    other = column(rounds, "genai-text", "whole")
+    rows = [
+        [title, milliseconds(column(rounds, kind, "whole")), with_bounds(paired(column(rounds, kind, "whole"), other))]
+        for kind, title in kinds.items()
+    ]
+    told = "From before the process is started to the first piece of text behind a prompt of text (64 tokens):"
+    return f"{told}\n\n{table(['', 'ms', 'over (b)'], rows)}\n"
 
 
 def over_floor(rounds: Rounds, kind: str) -> str:

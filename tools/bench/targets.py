@@ -131,6 +131,9 @@ def first_token(results: Results) -> Iterator[Target]:
     if rounds and "genai" in rounds[0]:
         found = paired(column(rounds, "executor", "first"), column(rounds, "genai", "first"))
         yield Target("cold process: first request over (b)'s", "start", found, 0.7, False)
+    if rounds and "genai-text" in rounds[0]:
+        found = paired(column(rounds, "executor-text", "whole"), column(rounds, "genai-text", "whole"))
+        yield Target("cold process: start to the first piece of text over (b)'s", "start", found, 0.7, False)
 
 
 def process(results: Results) -> Iterator[Target]:

@@ -3,11 +3,8 @@
 The runtime's own readers are asked, so that what is said here is what will happen there.
 """
 
-from genai_runtime.lora.fault import AdapterFault
-from genai_runtime.lora.files import read_adapter
-from genai_runtime.lora.spec import artifact_of, spec_of
-
 from genai_compiler.problem import Problem
+from genai_compiler.read.adapters import AdapterService
 from genai_compiler.read.lora_data import artifact_data, lora_data
 from genai_compiler.read.package import Package
 from genai_compiler.read.places import format_path
@@ -18,9 +15,17 @@ def check_adapter_files(package: Package) -> tuple[Problem, ...]:
 
     Codes: adapter-file, adapter-config, adapter-weights. The document must be sound and its files there.
     """
-    service, spec = package.metadata.adapters, spec_of(lora_data(package))
+    return () if package.metadata.adapters is None else _refused(package, package.metadata.adapters)
+
+
+def _refused(package: Package, service: AdapterService) -> tuple[Problem, ...]:
+    from genai_runtime.lora.fault import AdapterFault
+    from genai_runtime.lora.files import read_adapter
+    from genai_runtime.lora.spec import artifact_of, spec_of
+
+    spec = spec_of(lora_data(package))
     problems: list[Problem] = []
-    if service is None or spec is None:
+    if spec is None:
         return ()
     for alias, artifact in service.artifacts.items():
         for at, weights in enumerate(artifact.weights):

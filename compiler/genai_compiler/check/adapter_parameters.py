@@ -3,7 +3,8 @@
 What is said here is what loading would say, before anything is written.
 """
 
-from genai_runtime.adapters.diffusion import diffusion
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from genai_compiler.check.fault import COMPONENTS
 from genai_compiler.problem import Problem
@@ -11,7 +12,15 @@ from genai_compiler.read.document import AdapterImplementation
 from genai_compiler.read.package import Package
 from genai_compiler.read.places import format_path
 
-_FACTORIES = {"genai-compile.diffusion@1": diffusion}
+
+def _diffusion(parameters: Mapping[str, Any]) -> object:
+    from genai_runtime.adapters.diffusion import diffusion
+
+    return diffusion(parameters)
+
+
+_FACTORIES: Mapping[str, Callable[[Mapping[str, Any]], object]] = {"genai-compile.diffusion@1": _diffusion}
+"""The runtime's own, by ABI and version; imported when a package has one."""
 
 
 def check_adapter_parameters(package: Package) -> tuple[Problem, ...]:

@@ -61,13 +61,14 @@ class DecoderViews:
         select = next(each for each in op.body if isinstance(each, SelectToken))
         decode = next(each for each in op.advance if isinstance(each, Decode))
         emits = [each for each in op.body if isinstance(each, Emit)]
-        step = self._names.fresh("step")
+        step, facts = self._names.fresh("step"), self._plan.decoder
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "limit": self._limits[op.origin],
             "select": comment(select.origin),
             "emit": comment(", ".join(each.origin for each in emits)),
             "decode": comment(decode.origin),
+            "places": "written" if facts is not None and facts.lengths is not None else "mask",
         }
         outputs = tuple(each.output for each in emits)
         of_rows = tuple(f"yield out.token({literal(output)}, row, tokens, {step})" for output in outputs)
@@ -96,16 +97,21 @@ class DecoderViews:
         return OpView("_block_loop.py.j2", fields, {"plain": (plain,)})
 
 
-def has_one_row_loop(plan: Plan) -> bool:
-    """Whether a step of one row is two stores and a run: nothing but the token and a 1 in the mask changes.
+_WHOLE = ("int64", "int32", "bool")
 
-    So it is where past and present share a buffer, the operators take lengths from a mask of constant width, and the
-    graph asks for no positions and gives logits as they are compared.
+
+def has_one_row_loop(plan: Plan) -> bool:
+    """Whether a step of one row is two stores and a run: nothing but the token and what tells its place changes.
+
+    So it is where past and present share a buffer, the operators take lengths as they are or from a mask of constant
+    width, and the graph asks for no positions and gives logits as they are compared.
     """
     facts = plan.decoder
-    if facts is None or facts.mask is None or not plan.groups:
+    if facts is None or not plan.groups:
         return False
-    bound = facts.mask.constant_width and facts.mask.use == "lengths" and facts.positions is None
+    mask = facts.mask
+    counted = mask is not None and mask.constant_width and mask.use == "lengths" and mask.dtype in _WHOLE
+    bound = (facts.lengths is not None or counted) and facts.positions is None
     shared = all(group.storage == "shared-buffer" for group in plan.groups)
     plain = facts.front is None and not facts.counts and not facts.one_token and not facts.switched
     plain = plain and not facts.prompt_component and facts.window is None and not facts.switch

@@ -9,21 +9,26 @@ from pathlib import Path, PurePosixPath
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from genai_compiler.plan.edits import SelectLast, free_name
+from genai_compiler.emit.fed_lengths import feed_lengths
+from genai_compiler.plan.edits import Edited, SelectLast, free_name
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.nodes import value_names
 from genai_compiler.read.onnx_wire import with_references
 from genai_compiler.read.package import Graph
 
 
-def edited_bytes(graph: Graph, root: Path, edit: SelectLast) -> bytes:
+def edited_bytes(graph: Graph, root: Path, edit: Edited) -> bytes:
     """The edited graph in binary form; same input, same bytes. root: the package's folder."""
     model = ModelProto()
     if graph.textproto:
         model.CopyFrom(graph.model)
     else:
         model.ParseFromString(referencing(find_artifact(root, graph.artifact).file, graph.artifact))
-    _select_last(model, edit)
+    for part in edit.parts:
+        if isinstance(part, SelectLast):
+            _select_last(model, part)
+        else:
+            feed_lengths(model, part)
     content: bytes = model.SerializeToString(deterministic=True)
     return content
 

@@ -12,9 +12,8 @@ from pathlib import PurePosixPath
 from onnx import ModelProto
 
 from genai_compiler.emit.edited_graph import edited_bytes
-from genai_compiler.emit.linked_graph import linked_bytes
 from genai_compiler.emit.weight_places import follow_links
-from genai_compiler.plan.edits import Linked, SelectLast
+from genai_compiler.plan.edits import Edited, Linked
 from genai_compiler.plan.ir import Plan
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.request_extents import lengths_vary
@@ -57,11 +56,11 @@ def _followed(made: GraphFile, package: Package) -> GraphFile:
 
 
 def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
-    edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, SelectLast)}
+    edits = {each.name: each.edit for each in plan.components if isinstance(each.edit, Edited)}
     found, converted, taken = dict[str, GraphFile](), dict[str, GraphFile](), set[str]()
     for each in plan.components:
         if isinstance(each.edit, Linked):
-            content = linked_bytes(each.edit, package)
+            content = _linked(each.edit, package)
             varies = lengths_vary(ModelProto.FromString(content))
             found[each.name] = GraphFile(_free(each.name, taken), ".", varies, content)
     for name, graph in sorted(package.graphs.items()):
@@ -76,6 +75,12 @@ def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
         else:
             found[name] = converted.get(graph.artifact) or GraphFile(graph.artifact, folder, varies)
     return found
+
+
+def _linked(linked: Linked, package: Package) -> bytes:
+    from genai_compiler.emit.linked_graph import linked_bytes  # what links graphs is large
+
+    return linked_bytes(linked, package)
 
 
 def made_graphs(graphs: Mapping[str, GraphFile]) -> dict[str, bytes]:

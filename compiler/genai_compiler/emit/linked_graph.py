@@ -17,7 +17,7 @@ from genai_compiler.plan.edits import Linked
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.external_data import external_tensors
-from genai_compiler.read.link_graphs import Link
+from genai_compiler.read.link import Link
 from genai_compiler.read.nodes import all_graphs
 from genai_compiler.read.package import Graph, Package
 
@@ -27,16 +27,18 @@ COPIED = 1 << 20
 
 def linked_bytes(linked: Linked, package: Package) -> bytes:
     """The linked graph in binary form; same input, same bytes. Raises CompileError for members that can't be read."""
-    link, lead = Link(), _lead(linked)
+    link, lead, own = Link(), _lead(linked), dict(linked.own)
     try:
         for at, member in enumerate(linked.members):
-            link.add(member, _model(package.graphs[member.component], package), f"{lead}{at}.{member.component}/")
-        model = ir.to_proto(link.model(linked.outputs))
+            name = member.component
+            model = ModelProto.FromString(own[name]) if name in own else _model(package.graphs[name], package)
+            link.add(member, model, f"{lead}{at}.{name}/")
+        whole = ir.to_proto(link.model(linked.outputs))
         if linked.hoist is not None:
-            hoist_selection(model, linked.hoist, f"{lead}0.{linked.members[0].component}/")
+            hoist_selection(whole, linked.hoist, f"{lead}0.{linked.members[0].component}/")
     except ir.serde.SerdeError as fault:
         raise _unlinkable(linked, package, fault) from fault
-    content: bytes = model.SerializeToString(deterministic=True)
+    content: bytes = whole.SerializeToString(deterministic=True)
     return content
 
 
@@ -53,7 +55,9 @@ def _unlinkable(linked: Linked, package: Package, fault: Exception) -> CompileEr
     cause: BaseException = fault
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    files = dict.fromkeys(package.graphs[each.component].artifact for each in linked.members)
+    files = dict.fromkeys(
+        package.graphs[each.component].artifact for each in linked.members if each.component in package.graphs
+    )
     what = f"the graphs {', '.join(files)} can't be linked: {cause}"
     help = "look at them with onnx.checker; --without fuse_islands runs them one by one"
     return CompileError([Problem("unreadable-graph", Place(next(iter(files))), "", what, help)])

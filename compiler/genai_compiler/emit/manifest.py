@@ -14,7 +14,7 @@ from genai_compiler.emit.media_facts import media_facts
 from genai_compiler.emit.policy_graphs import policy_entry
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
-from genai_compiler.emit.view import ABI_VERSION
+from genai_compiler.emit.view import ABI_VERSION, executor_view
 from genai_compiler.plan.ir import Decode, Emit, Output, Plan
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.processor_files import PROCESSORS
@@ -25,7 +25,6 @@ from genai_compiler.read.lora_data import lora_data, lora_files
 from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
-from genai_compiler.read.token_ids import token_ids
 
 FORMAT = 3
 """Raised with every key that a manifest must have or loses (genai_runtime.manifest reads one format only)."""
@@ -53,6 +52,7 @@ def manifest(
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
+        "opens": list(executor_view(plan, "").sessions),
         "tables": dict(tables),
         "speculation": _speculation(plan),
         "policy_graphs": policy_entry(plan),
@@ -134,7 +134,7 @@ def _text(package: Package) -> dict[str, str | None]:
 def _generation(plan: Plan, package: Package) -> dict[str, Any]:
     metadata, text = package.metadata, package.text
     tokens = next((each.name for each in plan.outputs if each.role == "tokens"), "")
-    ids = token_ids(find_artifact(package.root, text.tokenizer).file if text.tokenizer else None)
+    ids = text.ids
     defaults = metadata.generation.defaults if metadata.generation is not None else None
     return {
         "policy": "runtime" if plan.decoder is not None else "workflow",

@@ -11,6 +11,7 @@ from genai_compiler.emit.draft_table import draft_imports, draft_table
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Uses
 from genai_compiler.emit.op_views import OpViews, read_values
+from genai_compiler.emit.opened import opened_sessions
 from genai_compiler.emit.port_tables import cell_table, interface_tables
 from genai_compiler.emit.programs import program_kinds, program_literal
 from genai_compiler.emit.tidy import MARGIN
@@ -103,6 +104,8 @@ ONE_ROW = frozenset(
     [
         "token",
         "select",
+        "score",
+        "scores",
         "ends",
         "stopped",
         "ids",
@@ -116,6 +119,7 @@ ONE_ROW = frozenset(
         "place",
         "chosen",
         "failure",
+        "written",
     ]
 )
 """Further locals of an executor that has a loop for one row."""
@@ -137,7 +141,7 @@ Programs = dict[str, tuple[str, Program]]
 
 @dataclass(frozen=True)
 class ExecutorView:
-    """What `executor.py.j2` places."""
+    """What `executor.py.j2` places. sessions: components whose sessions it opens when it is made; for the manifest."""
 
     title: str
     provenance: str
@@ -149,6 +153,7 @@ class ExecutorView:
     locals: tuple[str, ...]
     body: tuple[OpView, ...]
     silent: tuple[str, ...]
+    sessions: tuple[str, ...]
 
 
 def executor_view(plan: Plan, provenance: str) -> ExecutorView:
@@ -180,6 +185,7 @@ def executor_view(plan: Plan, provenance: str) -> ExecutorView:
         locals=(*runners, *bindings),
         body=body,
         silent=() if views.uses.publishes else ("yield from ()",),
+        sessions=opened_sessions(views.uses, plan),
     )
 
 
@@ -197,6 +203,8 @@ def _table_imports(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
         yield "Slot"
     if plan.decoder is not None and plan.decoder.mask is not None:
         yield "Mask"
+    if plan.decoder is not None and plan.decoder.lengths is not None:
+        yield "Lengths"
     if plan.decoder is not None and plan.decoder.pages is not None:
         yield "Pages"
     if any(_is_opened(plan.component(runner[0])) for runner in uses.runners.values()):

@@ -213,9 +213,7 @@ def with_rows(
         for each in edges:
             if each.source == stage.name and rows.get(each.target) and _first(each.input) == rows[each.target]:
                 rows[stage.name] = _first(each.output)
-    return tuple(
-        Stage(each.name, each.artifact, each.signature, each.inputs, rows.get(each.name, "")) for each in stages
-    )
+    return tuple(replace(each, rows=rows.get(each.name, "")) for each in stages)
 
 
 def _first(port: Port) -> str:

@@ -30,7 +30,7 @@ def lower_encoder(root: Path) -> LoweredGraph | None:
         return None
     config, problems = read_genai_config(root)
     artifact, fault = graph_file(root, config, ("model", "decoder", "filename"), config.decoder.filename)
-    if fault is not None or errors(problems) or config.components or config.other_classes:
+    if fault is not None or errors(problems) or config.components or config.other_classes or config.staged_vision:
         return None
     model = load_graph(root / artifact, root)
     signature = signature_of(model, artifact, root)

@@ -12,15 +12,17 @@ from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
 from genai_compiler.lower.config_decoder import Start, config_decoder, graph_file
 from genai_compiler.lower.config_joins import DECODER, join_components
 from genai_compiler.lower.dataflow import Edge
-from genai_compiler.lower.decoder_facts import PROMPT, FrontFacts
+from genai_compiler.lower.decoder_facts import PROMPT, FrontFacts, component_of
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.front_model import FrontModel, media_models
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MERGE, PATCH, MediaNotes, Said, SaidNumber
+from genai_compiler.lower.placed_features import check_features
 from genai_compiler.lower.stage_phases import StagedDecoder, phase_faults
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
+from genai_compiler.lower.vision_stages import VisionStages, vision_stages
 from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Problem, Severity, errors
 from genai_compiler.read.genai_config import GenaiConfig, named
@@ -49,14 +51,25 @@ def lower_models(
 
     Raises CompileError with every further problem.
     """
+    placed = staged.placed if staged is not None else None
+    seen = vision_stages(root, config, _taken(config, staged))
+    config = seen.config if seen is not None else config
     graphs = _graphs(root, config, decoder, staged)
     edges, problems = join_components(config, graphs.signatures)
-    problems = (*problems, *_no_embedding(graphs), *_unused(graphs, edges), *_sessions(config))
+    edges = (*edges, *(seen.edges if seen is not None else ()))
+    if placed is not None:
+        edges = (*edges, placed.edge(graphs.signatures, config.components["vision"]))
+        problems = (*problems, *check_features(config, edges[-1]))
+    else:
+        problems = (*problems, *_no_embedding(graphs))
+    problems = (*problems, *_unused(graphs, edges), *_sessions(config))
     if errors(problems):
         raise CompileError(problems)
     try:
-        front = _front(graphs, edges)
-        stages = tuple(_stages(graphs, edges, front))
+        one_row = staged is not None and staged.joined.window is not None
+        three = _axes(graphs) == 3
+        front = _front(graphs, edges, one_row) if placed is None else placed.front(edges[-1], three)
+        stages = tuple(_stages(graphs, edges, front, seen))
         from_encoder = any(each.tokens for stage in stages for each in stage.inputs)
         start = Start(OUTPUT_START if from_encoder else PROMPT, front.facts if front is not None else None)
         around = replace(_around(graphs, edges, front, stages), joined=staged.joined if staged is not None else None)
@@ -70,7 +83,7 @@ def lower_models(
     stages = with_rows(stages, edges, DECODER, made.facts)
     media, once = media_stages(stages, edges, front)
     plain = decoder_document(made.facts, made.text.eos, made.defaults)
-    plain = plain if staged is None else staged.document(plain)
+    plain = plain if staged is None else staged.document(plain, made.facts)
     tokenizer = root / made.text.tokenizer if made.text.tokenizer else None
     document, of_media = with_media(plain, once, media, media_notes(root, config), made.facts, tokenizer)
     if errors(of_media):
@@ -101,6 +114,13 @@ def _numbers(config: GenaiConfig) -> Iterator[SaidNumber]:
     for of, key in ((PATCH, "patch_size"), (MERGE, "spatial_merge_size")):
         if key in config.vision_numbers:
             yield SaidNumber(of, key, config.vision_numbers[key], named(config, ("model", "vision", key)))
+
+
+def _taken(config: GenaiConfig, staged: StagedDecoder | None) -> set[str]:
+    """Names of components beside the vision model's stages."""
+    own = {each.component for each in staged.stages} if staged is not None else set[str]()
+    placed = {staged.placed.stage.component} if staged is not None and staged.placed is not None else set[str]()
+    return {component_of(each) for each in config.components} | own | placed
 
 
 def _graphs(root: Path, config: GenaiConfig, decoder: str, staged: StagedDecoder | None) -> _Graphs:
@@ -154,7 +174,7 @@ def _sessions(config: GenaiConfig) -> Iterator[Problem]:
 # ---- the graph that makes embeddings ---------------------------------------------------------------------------------
 
 
-def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
+def _front(graphs: _Graphs, edges: tuple[Edge, ...], one_row: bool) -> FrontModel | None:
     """The `embedding` component; None where there is none, so that the decoder takes tokens itself."""
     component = graphs.config.components.get(_FRONT)
     if component is None:
@@ -166,19 +186,25 @@ def _front(graphs: _Graphs, edges: tuple[Edge, ...]) -> FrontModel | None:
         help = f"its inputs are {listed(inputs)}; name the one for token ids"
         what = f"the graph of '{_FRONT}' has no input {name!r}"
         raise CompileError([graphs.problem("missing-input", path, what, help)])
-    _check_tokens(graphs, _FRONT, inputs[name])
+    _check_tokens(graphs, _FRONT, inputs[name], one_row)
     streams = [(each.output, each.input) for each in edges if each.source == _FRONT]
     media = tuple(_media(graphs, inputs[name], edges))
-    positions = graphs.config.decoder.inputs["position_ids"]
-    axes = next((rank_of(each) for each in graphs.signatures[DECODER].inputs if each.name == positions), None)
     entries = graphs.signatures[_FRONT].traits.entries
-    facts = FrontFacts(_FRONT, graphs.artifacts[_FRONT], tuple(streams), media, bool(media) and axes == 3, entries)
+    three = bool(media) and _axes(graphs) == 3
+    facts = FrontFacts(_FRONT, graphs.artifacts[_FRONT], tuple(streams), media, three, entries)
     return FrontModel(inputs[name], facts, ())
 
 
-def _check_tokens(graphs: _Graphs, name: str, port: Port) -> None:
-    """Raises CompileError wrong-port unless the port takes token ids of any length."""
-    fixed = port.shape is not None and any(isinstance(each, int) for each in port.shape)
+def _axes(graphs: _Graphs) -> int | None:
+    """The rank of the decoder's positions: three axes are [3, batch, sequence]; None without any."""
+    positions = graphs.config.decoder.inputs["position_ids"]
+    return next((rank_of(each) for each in graphs.signatures[DECODER].inputs if each.name == positions), None)
+
+
+def _check_tokens(graphs: _Graphs, name: str, port: Port, one_row: bool = False) -> None:
+    """Raises CompileError wrong-port unless the port takes token ids of any length. one_row: a run has one row."""
+    shape = port.shape or ()
+    fixed = any(isinstance(each, int) for each in (shape[1:] if one_row and shape[:1] == (1,) else shape))
     if port.dtype not in ("int64", "int32") or rank_of(port) not in (2, None) or fixed:
         path = (*graphs.config.components[name].path, "inputs", "input_ids")
         what = f"input {port.name!r} of '{name}' is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
@@ -207,12 +233,16 @@ def _media(graphs: _Graphs, tokens: Port, edges: tuple[Edge, ...]) -> Iterator[t
 # ---- graphs that run once --------------------------------------------------------------------------------------------
 
 
-def _stages(graphs: _Graphs, edges: tuple[Edge, ...], front: FrontModel | None) -> Iterator[Stage]:
-    """Encoders, each input fed by the request's tokens or by the caller."""
+def _stages(
+    graphs: _Graphs, edges: tuple[Edge, ...], front: FrontModel | None, seen: VisionStages | None
+) -> Iterator[Stage]:
+    """Encoders, each input fed by the request's tokens or by the caller. seen: what the vision model is cut into."""
     optional = media_models(edges, front)
     taken = {each.name for each in graphs.signatures[DECODER].inputs}
     for name, component in graphs.config.components.items():
-        if name == _FRONT:
+        if name == "vision" and seen is not None:
+            yield from seen.stages
+        if name == _FRONT or (name == "vision" and seen is not None):
             continue
         signature, inputs = graphs.signatures[name], list[StageInput]()
         for port in signature.inputs:

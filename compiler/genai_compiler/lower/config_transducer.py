@@ -72,7 +72,8 @@ def _model(config: GenaiConfig) -> Section:
 
 def _beside(config: GenaiConfig) -> Iterator[Problem]:
     """Sections that make it more than a transducer."""
-    for path in config.other_classes:
+    staged = (config.staged_vision.vision.path,) if config.staged_vision is not None else ()
+    for path in (*config.other_classes, *staged):
         if path[-1] not in ("joiner", "vad"):
             what = f"{path[-1]!r} beside a joiner is not compiled yet"
             yield Problem("unsupported-package-class", *named(config, path), what, "leave it out")

@@ -35,7 +35,7 @@ def lower_genai_config(root: Path) -> Lowered:
     try:
         if config.decoder.stages:
             return lower_stages(root, config, found)
-        if config.components:
+        if config.components or config.staged_vision is not None:
             return lower_models(root, config, artifact, found)
         decoder = config_decoder(root, config, artifact)
         document = decoder_document(decoder.facts, decoder.text.eos, decoder.defaults)

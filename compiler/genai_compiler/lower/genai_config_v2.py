@@ -11,14 +11,15 @@ from typing import Any
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
 from genai_compiler.lower.dataflow import Edge
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
-from genai_compiler.lower.lowered import Lowered
+from genai_compiler.lower.lowered import Lowered, LoweredGraph
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
 from genai_compiler.lower.pipeline_devices import session_options
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,
+    check_names,
     cross_edges,
     read_graphs,
     stated_edges,
@@ -26,6 +27,7 @@ from genai_compiler.lower.pipeline_edges import (
     with_equal_names,
 )
 from genai_compiler.lower.pipeline_outputs import check_processors
+from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
@@ -67,7 +69,7 @@ class _Reading:
         return self.graphs.signatures[self.decoder]
 
 
-def lower_pipeline_config(root: Path) -> Lowered:
+def lower_pipeline_config(root: Path) -> LoweredGraph:
     """Lower the version 2 package in the folder `root`. Raises CompileError with every problem, warnings included."""
     text = read_pipeline(root)
     resolving = Resolving(text)
@@ -76,6 +78,8 @@ def lower_pipeline_config(root: Path) -> Lowered:
     config = merged_config(resolving)
     _refuse_plugin(form, resolving)
     try:
+        if is_single_pass(form, resolving):
+            return lower_pass(form, config, _media_notes(form), resolving)
         reading = _read(form, config, resolving)
         return _lowered(reading, resolving)
     except CompileError as error:
@@ -86,9 +90,7 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
     """Everything up to the decoder's ports; stops when the text or a wire is wrong, with all of it reported."""
     graphs = read_graphs(form, resolving)
     edges = stated_edges(form, graphs, resolving)
-    if len({component_of(each) for each in graphs.signatures}) < len(graphs.signatures):
-        what = "two sessions would share a name in the workflow"
-        resolving.report("value-defined-twice", SESSIONS, what, "call them by different words")
+    check_names(graphs, resolving)
     decoder = decoder_session(form, resolving) if form.flow else None
     options = session_options(form, decoder, resolving)
     if decoder is None or errors(resolving.problems):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from genai_compiler.lower.dataflow import Edge, contradict
+from genai_compiler.lower.decoder_facts import component_of
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.problem import CompileError
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
@@ -43,6 +44,13 @@ def read_graphs(form: PipelineForm, resolving: Resolving) -> SessionGraphs:
         except CompileError as error:
             resolving.problems.extend(error.problems)
     return SessionGraphs(artifacts, models, signatures)
+
+
+def check_names(graphs: SessionGraphs, resolving: Resolving) -> None:
+    """Each session has a component's name of its own, else value-defined-twice."""
+    if len({component_of(each) for each in graphs.signatures}) < len(graphs.signatures):
+        what = "two sessions would share a name in the workflow"
+        resolving.report("value-defined-twice", SESSIONS, what, "call them by different words")
 
 
 def stated_edges(form: PipelineForm, graphs: SessionGraphs, resolving: Resolving) -> tuple[Edge, ...]:

@@ -18,6 +18,7 @@ from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.signature import Port, Signature
 
 _INTEGERS = ("int64", "int32")
+_NO_LOOP = 'where nothing is generated, write "generation_loop": "single_pass"'
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def decoder_session(form: PipelineForm, resolving: Resolving) -> str | None:
     steps = [each.session for each in form.flow if each.phase == "step" and each.session not in feeding]
     if not steps:
         what = "no step of the flow runs at every token and feeds no other session: nothing could decode"
-        resolving.report("missing-key", FLOW, what, 'give the decoder "when": "step", or the session "role": "decoder"')
+        help = 'give the decoder "when": "step", or the session "role": "decoder"'
+        resolving.report("missing-key", FLOW, what, f"{help}; {_NO_LOOP}")
         return None
     return steps[-1]
 
@@ -64,7 +66,7 @@ def around(
         path = form.step(name).path
         if not any(each.source == name for each in edges):
             what = f"nothing takes what the session {name!r} gives"
-            raise _refused(form, "unsupported-package-class", path, what, "join it in pipeline.dataflow")
+            raise _refused(form, "unsupported-package-class", path, what, f"join it in pipeline.dataflow; {_NO_LOOP}")
         if late := next((each for each in edges if each.source in per_token and each.target == name), None):
             what = f"the session {name!r} takes {late.output.name!r} of {late.source!r}, made at every step; "
             what += "a decoder of several sessions is not compiled yet"

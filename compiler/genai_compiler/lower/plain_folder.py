@@ -18,6 +18,7 @@ from genai_compiler.lower.decoder_facts import PROMPT
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.matching import spell_port
+from genai_compiler.lower.plain_choice import MOST, Candidate, chosen_of
 from genai_compiler.lower.plain_defaults import FILE as GENERATION
 from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_encoder import DECODER, PlainEncoder, plain_encoder
@@ -61,7 +62,7 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     """
     config, places = _side_file(root, CONFIG)
     stated = StatedNumbers.of(config)
-    parts = [_part(root, each, stated) for each in chosen_graphs(root, graphs)]
+    parts, aside = _parts(root, graphs, stated)
     decoder, encoder = parts[0] if len(parts) == 1 else _decoder_of(root, parts, graphs), None
     ports = decoder.ports
     if len(parts) == 1 and _is_single_pass(decoder, config):
@@ -93,7 +94,7 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     if encoder is not None:
         document = with_stages(document, with_rows((encoder.stage,), encoder.edges, DECODER, facts))
     lowered = source.lowered(facts, document, text, problems)
-    notes = (*_notes(decoder, encoder), *lowered.notes[1:])
+    notes = (*_notes(decoder, encoder), *aside, *lowered.notes[1:])
     return replace(lowered, notes=notes)
 
 
@@ -111,6 +112,20 @@ def _part(root: Path, artifact: str, stated: StatedNumbers) -> _Part:
     model = load_graph(root / artifact, root)
     signature = signature_of(model, artifact, root)
     return _Part(artifact, model, signature, plain_ports(model.graph, signature, stated.numbers.get("vocab_size")))
+
+
+def _parts(root: Path, graphs: Sequence[str], stated: StatedNumbers) -> tuple[list[_Part], tuple[str, ...]]:
+    """The graphs that the folder is, one or two; notes on others. Raises CompileError `several-graphs`."""
+    found = plain_graphs(root)
+    if graphs or not 2 < len(found) <= MOST:
+        return [_part(root, each, stated) for each in chosen_graphs(root, graphs)], ()
+    try:
+        parts = {each: _part(root, each, stated) for each in found}
+    except CompileError as unreadable:
+        raise _several(root, found) from unreadable
+    told = [Candidate(each.artifact, each.signature, each.ports) for each in parts.values()]
+    chosen, notes = chosen_of(root.resolve().name, told)
+    return [parts[each] for each in chosen], notes
 
 
 _LACKS = frozenset({"no-logits", "no-embedding-stage"})

@@ -38,16 +38,13 @@ def prompt_window(config: GenaiConfig) -> tuple[PromptWindow | None, bool, list[
     return PromptWindow(stated.window_size, config.pad or 0), shifts, faults
 
 
-def window_faults(config: GenaiConfig, facts: DecoderFacts, prompt: Signature, behind_model: bool) -> Iterator[Problem]:
-    """What keeps the graphs from taking windows. prompt: of its stages; behind_model: of an embedding."""
+def window_faults(config: GenaiConfig, facts: DecoderFacts, prompt: Signature) -> Iterator[Problem]:
+    """What keeps the graphs from taking windows. prompt: of its stages."""
     if facts.window is None:
         return
-    fixed = any(
-        isinstance(extent, int)
-        for each in prompt.inputs
-        if each.name == facts.token_ids.name and each.shape is not None
-        for extent in each.shape[1:]
-    )
+    cut = {taken.name for _, taken in facts.front.streams} if facts.front is not None else {facts.token_ids.name}
+    extents = {each.name: (each.shape or ())[1:2] for each in prompt.inputs if each.name in cut}
+    fixed = any(isinstance(extent, int) for axis in extents.values() for extent in axis)
     if facts.shift is not None and facts.shift.columns < facts.window.size:
         what = f"window_size is {facts.window.size}, and the caches have {facts.shift.columns} columns"
         yield Problem("wrong-port", *named(config, (*WINDOW, "window_size")), what, "state a window that fits")
@@ -71,9 +68,6 @@ def window_faults(config: GenaiConfig, facts: DecoderFacts, prompt: Signature, b
     if padded and facts.last_token_only and not (facts.shift is not None and facts.shift.first):
         what = "the graphs give logits of the last position of a window only, which may be padding"
         yield _refused(config, what, "export them with logits of all positions")
-    if padded and behind_model:
-        what = "prompts are cut into windows, and what is cut comes out of an embedding model"
-        yield _refused(config, what, "export the embedding as a stage, or set slide_inputs to false")
 
 
 def _refused(config: GenaiConfig, what: str, help: str) -> Problem:

@@ -43,7 +43,22 @@ _NOT_DONE = {
     "clip_sample": "clips what the denoiser tells of the clean latents",
     "thresholding": "clips what the denoiser tells of the clean latents",
     "rescale_betas_zero_snr": "rescales the noise levels",
+    "use_beta_sigmas": "spaces the noise levels by a beta distribution",
 }
+_OF_FLOWS = (
+    "use_flow_sigmas",
+    "use_dynamic_shifting",
+    "shift",
+    "shift_terminal",
+    "base_shift",
+    "max_shift",
+    "base_image_seq_len",
+    "max_image_seq_len",
+    "time_shift_type",
+    "invert_sigmas",
+    "stochastic_sampling",
+)
+"""Fields of schedulers that match flows; `flow_shift` has an effect with `use_flow_sigmas` only."""
 
 
 def schedule_parameters(strategy: Strategy, whole: bool, report: Report) -> dict[str, Any]:
@@ -56,7 +71,12 @@ def schedule_parameters(strategy: Strategy, whole: bool, report: Report) -> dict
         what = "nothing says how noise is taken away: 'scheduler_config' is missing"
         report("missing-field", (), what, f"add it, with kind ({', '.join(_KINDS)}) and the noise of the training")
         return {}
-    if not _complete(config, report) or not _known(config, report) or not _fitting(strategy, config, report):
+    if (
+        _of_flows(config, report)
+        or not _complete(config, report)
+        or not _known(config, report)
+        or not _fitting(strategy, config, report)
+    ):
         return {}
     assert config.kind is not None
     kind, sigmas = _KINDS[config.kind], _sigmas(config)
@@ -90,6 +110,20 @@ def spoken(parameters: Mapping[str, Any]) -> str:
     levels = "" if parameters["sigmas"] == "training" else f", {parameters['sigmas']} noise levels"
     offset = f" offset by {parameters['offset']}" if parameters["offset"] else ""
     return f"{parameters['solver']}: {spaced}{offset}{levels}; the last step leaves {left}"
+
+
+def _of_flows(config: SchedulerEntry, report: Report) -> bool:
+    """Whether it matches flows, by any of its fields, whatever its kind is called; that is reported."""
+    words = [key for key in ("kind", "prediction_type") if "flow" in (getattr(config, key) or "").lower()]
+    said = [key for key in _OF_FLOWS if getattr(config, key) not in (None, False)]
+    if not words and not said:
+        return False
+    key = (*words, *said)[0]
+    what = f"'{key}' is of a scheduler that matches flows: its noise levels lie on straight lines between noise and "
+    what += "picture, which betas do not tell; it is not compiled"
+    help = "as 'euler' with betas it would be another scheduler: write the loop as pipeline.workflow"
+    report("unsupported-scheduler", (_CONFIG, key), what, help)
+    return True
 
 
 def _complete(config: SchedulerEntry, report: Report) -> bool:

@@ -4,6 +4,7 @@ What goes in and what comes out are the graph's own ports. Every floating output
 `features`); with a pooling that the package states also as one vector a row (profile `embedding`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,8 @@ from genai_compiler.read.sentence_modules import SentencePooling
 from genai_compiler.read.signature import Port, Signature
 
 _NAME = "encoder"
+Given = tuple[Stage, Port]
+"""An output that the package gives, and the stage that makes it."""
 OF_GENERATION = frozenset({"no-end-token", "bad-token-id", "missing-file"})
 """Problems of text files that matter to what generates tokens only."""
 
@@ -38,16 +41,11 @@ def single_pass(
 
     Raises CompileError where a processor file can't be followed.
     """
-    masks = [each.name for each in signature.inputs if taken_as_a_matrix(model, each.name)]
-    signature = _of_one_row(signature) if masks else signature
+    signature, warned = of_rows(artifact, model, signature)
     inputs = encoder_inputs(model.graph, signature, vocabulary, alone=True)
-    stage = Stage(_NAME, artifact, signature, inputs, _rows(signature))
-    source = pooled_output(signature)
-    problems = [*_one_row(artifact, masks)]
-    if pooling is not None and source is None:
-        what = "the graph gives several outputs [rows, positions, width], or none: nothing says what is pooled"
-        problems.append(Problem("sentence-modules", Place(artifact), "", what, "pool yourself", Severity.WARNING))
-    plain = _document(stage, pooling if source is not None else None, source)
+    stage = Stage(_NAME, artifact, signature, inputs, common_rows(signature))
+    problems = list(warned)
+    plain = given_document([(stage, each) for each in signature.outputs], pooling, problems)
     document, found = with_files(plain, stage, notes)
     if errors(found):
         raise CompileError([*problems, *found])
@@ -60,9 +58,15 @@ def note(signature: Signature) -> str:
     return f"the graph keeps no state and gives no logits: one call a run; it {names}"
 
 
-def pooled_output(signature: Signature) -> Port | None:
+def of_rows(artifact: str, model: ModelProto, signature: Signature) -> tuple[Signature, tuple[Problem, ...]]:
+    """(the signature, with 1 for the rows where the graph is right for one row only; the warning of that)."""
+    masks = [each.name for each in signature.inputs if taken_as_a_matrix(model, each.name)]
+    return (_of_one_row(signature) if masks else signature), tuple(_one_row(artifact, masks))
+
+
+def pooled_output(given: Sequence[Given]) -> Given | None:
     """The only output of floats with rows, positions and a width."""
-    found = [each for each in signature.outputs if "float" in each.dtype and rank_of(each) == 3]
+    found = [(stage, each) for stage, each in given if "float" in each.dtype and rank_of(each) == 3]
     return found[0] if len(found) == 1 else None
 
 
@@ -83,7 +87,7 @@ def _one_row(artifact: str, masks: list[str]) -> Iterator[Problem]:
 
 def _of_one_row(signature: Signature) -> Signature:
     """The signature with 1 for the rows."""
-    rows = _rows(signature)
+    rows = common_rows(signature)
 
     def narrow(ports: tuple[Port, ...]) -> tuple[Port, ...]:
         return tuple(
@@ -94,21 +98,32 @@ def _of_one_row(signature: Signature) -> Signature:
     return replace(signature, inputs=narrow(signature.inputs), outputs=narrow(signature.outputs))
 
 
-def _rows(signature: Signature) -> str:
+def common_rows(signature: Signature) -> str:
     """The symbol that is the first axis of every input, "" when there is none."""
     firsts = {each.shape[0] if each.shape else None for each in signature.inputs}
     rows = next(iter(firsts)) if len(firsts) == 1 else None
     return rows if isinstance(rows, str) else ""
 
 
-def _document(stage: Stage, pooling: SentencePooling | None, source: Port | None) -> dict[str, Any]:
-    made = {each.name: (f"{_NAME}.{each.name}", stage.result(each)) for each in stage.signature.outputs}
+def given_document(given: Sequence[Given], pooling: SentencePooling | None, problems: list[Problem]) -> dict[str, Any]:
+    """The document that gives these outputs of stages, without the stages themselves; a name that two have gets its
+    stage's before it. Adds sentence-modules to the problems where nothing says what is pooled.
+    """
+    names = Counter(port.name for _, port in given)
+    keys = {id(port): port.name if names[port.name] == 1 else f"{stage.name}.{port.name}" for stage, port in given}
+    made = {keys[id(port)]: (f"{stage.component}.{port.name}", stage.result(port)) for stage, port in given}
     profiles: dict[str, Any] = {}
-    features = {each.name: each.name for each in stage.signature.outputs if "float" in each.dtype}
+    features = {keys[id(port)]: keys[id(port)] for _, port in given if "float" in port.dtype}
     if features:
         profiles["features"] = {"kind": "embedding", "version": "1.0", "outputs": features}
+    source = pooled_output(given)
+    if pooling is not None and source is None:
+        what = "the graph gives several outputs [rows, positions, width], or none: nothing says what is pooled"
+        where = Place(given[-1][0].artifact)
+        problems.append(Problem("sentence-modules", where, "", what, "pool yourself", Severity.WARNING))
     if pooling is not None and source is not None:
-        outputs = {"embedding": source.name}
+        stage, port = source
+        outputs = {"embedding": keys[id(port)]}
         mask = next((each for each in stage.inputs if each.filled == 1), None)
         if mask is not None:
             name = mask.port.name + "_" * (mask.port.name in made)

@@ -4,7 +4,7 @@ A stage takes what the runtime forms (ids, mask, positions, lengths, state) by i
 the same phase has left under that name. There are two phases: with the prompt, and with each later token.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,9 +59,12 @@ class Chain:
 
 @dataclass
 class _Joining:
-    """The joining of one phase under way. store: tensor name -> value; ports: of values from outside and to outside."""
+    """The joining of one phase under way. given: tensors of a graph before; store: tensor name -> value; inputs,
+    outputs: ports of values from outside and to outside.
+    """
 
     config: GenaiConfig
+    given: Collection[str]
     store: dict[str, str] = field(default_factory=dict[str, str])
     inputs: dict[str, Port] = field(default_factory=dict[str, Port])
     outputs: dict[str, Port] = field(default_factory=dict[str, Port])
@@ -90,7 +93,7 @@ def stage_graphs(root: Path, config: GenaiConfig) -> tuple[StageGraph, ...]:
                 what = f"the graph of stage {each.name!r} can't be linked with the others: {why}"
                 raise CompileError([Problem("unreadable-graph", *named(config, each.path), what, "export it again")])
             beside = {component_of(name) for name in config.components}
-            component = _component(each.name, {one.component for one in found} | beside)
+            component = stage_component(each.name, {one.component for one in found} | beside)
             found.append(StageGraph(each, component, artifact, model, signature))
         except CompileError as unreadable:
             problems.extend(unreadable.problems)
@@ -104,7 +107,7 @@ def stage_graphs(root: Path, config: GenaiConfig) -> tuple[StageGraph, ...]:
     return tuple(found)
 
 
-def _component(name: str, taken: set[str]) -> str:
+def stage_component(name: str, taken: Collection[str]) -> str:
     """A component's name for a stage: its own without dots, at which names of the workflow are cut."""
     made = component_of(name.replace(".", "_").strip() or "stage")
     while made in taken:
@@ -117,13 +120,14 @@ def _count(config: GenaiConfig, name: str) -> int:
 
 
 def join_stages(
-    config: GenaiConfig, stages: Iterable[StageGraph], with_prompt: bool
+    config: GenaiConfig, stages: Iterable[StageGraph], with_prompt: bool, given: Collection[str] = ()
 ) -> tuple[Chain | None, tuple[Problem, ...]]:
-    """The stages of one phase as one graph, None where none runs or something is wrong.
+    """The stages of one phase as one graph, None where none runs or something is wrong. given: tensors that a graph
+    before them gives, by the names that they have for the stages.
 
     Problems: missing-input, missing-output, unclaimed-input, wrong-port, no-logits.
     """
-    joining = _Joining(config)
+    joining = _Joining(config, given)
     used = [each for each in stages if (each.config.on_prompt if with_prompt else each.config.on_step)]
     for each in used:
         _take(joining, each)
@@ -150,9 +154,13 @@ def _take(joining: _Joining, stage: StageGraph) -> None:
             inputs.append((port.name, port.name))
         elif port.name in joining.store:
             inputs.append((port.name, joining.store[port.name]))
+        elif port.name in joining.given:
+            _agree(joining, joining.inputs, stage, port)
+            inputs.append((port.name, port.name))
         else:
             what = f"no stage before {stage.config.name!r} gives {port.name!r}, and it is nothing that is formed"
-            help = f"earlier stages give {listed(joining.store)}; rename one with output_names_forwarder"
+            before = listed([*joining.given, *joining.store])
+            help = f"earlier stages give {before}; rename one with output_names_forwarder"
             joining.problem("missing-input", (*stage.config.path, "inputs"), what, help)
     given = {each.name: each for each in stage.signature.outputs}
     for name in stage.config.outputs:

@@ -9,6 +9,7 @@ from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_state import state_cells
 from genai_compiler.lower.match_ports import MatchedPorts, match_ports
 from genai_compiler.lower.matching import Joined, Surroundings, listed, spell_port
+from genai_compiler.lower.placed_features import PlacedFeatures, placed_document
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.prompt_window import WINDOW, window_faults
 from genai_compiler.lower.stage_chain import Chain, StageGraph
@@ -16,22 +17,28 @@ from genai_compiler.lower.staged_workflow import staged_document
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath
+from genai_compiler.read.signature import Signature
 
 _PIPELINE: DocPath = ("model", "decoder", "pipeline")
 
 
 @dataclass(frozen=True)
 class StagedDecoder:
-    """prompt: the stages that run with it, None where they are those of later tokens; joined: the latter as a graph."""
+    """prompt: the stages that run with it, None where they are those of later tokens; joined: the latter as a graph.
+
+    placed: what features of pictures are written over, a stage before all of these; None where there is none.
+    """
 
     stages: tuple[StageGraph, ...]
     prompt: Chain | None
     step: Chain
     joined: Joined
+    placed: PlacedFeatures | None = None
 
-    def document(self, document: dict[str, Any]) -> dict[str, Any]:
+    def document(self, document: dict[str, Any], facts: DecoderFacts) -> dict[str, Any]:
         """A decoder's document with its stages in the place of one component."""
-        return staged_document(document, self.stages, self.prompt, self.step)
+        made = staged_document(document, self.stages, self.prompt, self.step)
+        return made if self.placed is None else placed_document(made, facts)
 
 
 def phase_faults(
@@ -39,7 +46,7 @@ def phase_faults(
 ) -> list[Problem]:
     """What the two phases differ in and must not: inputs, state, lengths. around: what feeds the decoder."""
     first = staged.prompt or staged.step
-    faults = list(window_faults(config, facts, first.signature, around.tokens is not None))
+    faults = [*window_faults(config, facts, first.signature), *_streams(config, facts, first.signature, staged.step)]
     if staged.prompt is None:
         return faults
     joined = replace(staged.joined, model=first.model, signature=first.signature)
@@ -60,6 +67,20 @@ def phase_faults(
         help = "a stage that runs in both phases takes it, or none"
         faults.append(Problem("unsupported-package-class", *named(config, _PIPELINE), what, help))
     return [*faults, *_columns(config, facts, ports)]
+
+
+def _streams(config: GenaiConfig, facts: DecoderFacts, prompt: Signature, step: Chain) -> Iterator[Problem]:
+    """What comes out of a graph of embeddings has as many rows as a run takes tokens: a window's, or one."""
+    names = {taken.name for _, taken in facts.front.streams} if facts.front is not None else set[str]()
+    size = facts.window.size if facts.window is not None else 0
+    sides = (("the prompt", prompt, size), ("later tokens", step.signature, 1))
+    for when, port, fits in ((when, each, fits) for when, side, fits in sides for each in side.inputs):
+        extent = port.shape[1] if port.shape is not None and len(port.shape) > 1 else None
+        if port.name in names and isinstance(extent, int) and extent != fits:
+            runs = f"runs of {fits}" if fits else "one run of any length"
+            what = f"the stages of {when} take {port.name!r} as {spell_port(port)}, and {when} come in {runs}"
+            help = "export them with a symbolic sequence axis, or with the size of a window"
+            yield Problem("wrong-port", *named(config, _PIPELINE), what, help)
 
 
 def _columns(config: GenaiConfig, facts: DecoderFacts, ports: MatchedPorts) -> Iterator[Problem]:

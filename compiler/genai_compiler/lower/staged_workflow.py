@@ -20,6 +20,10 @@ Data = dict[str, Any]
 PHASE, WITH_PROMPT, LATER = "prompt_phase", "package.prompt_phase", "package.later_phase"
 _FLAG = {"dtype": "bool", "rank": 1, "shape": [1]}
 _CASES = ("true", "false")
+ONE_TOKEN = "prompt_of_one_token"
+"""The contract's parameter: such a prompt takes the stages of "later" tokens, as in onnxruntime-genai, which tells the
+phases by how many tokens a call has; not where prompts are filled up to a window, which comes before that.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ def staged_document(document: Data, stages: Sequence[StageGraph], prompt: Chain 
     limited = frozenset(each.component for each in used if (each.component in first) != (each.component in later))
     staged = _Staged(used, (first, later), {**invoke["inputs"], **invoke["outputs"]}, limited)
     components = {each.component: _component(each, staged, decoder) for each in used}
+    if limited:
+        for each in components.values():
+            told = each["contract"].get("parameters", {})
+            if "prompt_window" not in told:
+                each["contract"]["parameters"] = {**told, ONE_TOKEN: "later"}
     workflow["components"] = {**components, **workflow["components"]}
     loop["steps"][at : at + 1] = list(_steps(staged, decoder["ports"]["outputs"]))
     for group in workflow.get("serving", {}).get("state_service", {}).get("groups", {}).values():

@@ -9,7 +9,8 @@ from genai_compiler.lower.packed_rows import MERGE_AXES
 from genai_compiler.read.signature import Port, Signature
 
 REQUEST_TOKENS = "request.input_ids"
-_MERGED = "entries"
+ENTRIES = "entries"
+"""The port of a binding of one port."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class StageInput:
     """An input of a stage. value: the workflow value that feeds it; `asked` when the caller gives that value.
 
     tokens: it takes the request's tokens. optional: the caller may leave it out. filled: with what number, where the
-    caller leaves it out and its extents are those of another input.
+    caller leaves it out and its extents are those of another input. shared: another stage asks for it. beside: the
+    stage's graph has no such input; what orders the stage's rows reads it.
     """
 
     port: Port
@@ -26,6 +28,8 @@ class StageInput:
     tokens: bool = False
     optional: bool = False
     filled: int | None = None
+    shared: bool = False
+    beside: bool = False
 
     @property
     def presence(self) -> str:
@@ -34,14 +38,33 @@ class StageInput:
 
 
 @dataclass(frozen=True)
+class WindowOrder:
+    """Rows of a picture's patches that a stage gives, put in order of windows for the next stage, or back again.
+
+    output: the port, [..., rows, features]. grid: the request's input of (frames, height, width) in patches. edge: that
+    of a window, in groups of patches; merge: of a group, in patches. back: the rows are groups by windows.
+    """
+
+    output: str
+    grid: str
+    edge: int
+    merge: int
+    back: bool
+
+
+@dataclass(frozen=True)
 class Stage:
-    """A model that runs once. rows: the symbol of its first axes that stands for the request's rows, "" for none."""
+    """A model that runs once. rows: the symbol of its first axes that stands for the request's rows, "" for none.
+
+    windows: what is done to the order of its rows.
+    """
 
     name: str
     artifact: str
     signature: Signature
     inputs: tuple[StageInput, ...]
     rows: str
+    windows: WindowOrder | None = None
 
     @property
     def component(self) -> str:
@@ -84,6 +107,11 @@ class Medium:
     entry: int | None = None
 
     @property
+    def apart(self) -> bool:
+        """Whether its stages take one picture a run: patches of two would stand in one window."""
+        return any(stage.windows is not None for stage in self.stages)
+
+    @property
     def merge(self) -> int:
         """Patches of an edge of what an entry stands for, as the graphs tell; 0 where they do not."""
         return merge_of(self.stages)
@@ -104,14 +132,10 @@ def patch_of(stages: Iterable[Stage]) -> int:
     return max(stage.signature.traits.patch for stage in stages)
 
 
-def with_stages(document: Data, stages: Iterable[Stage], media: Iterable[Medium] = ()) -> Data:
+def with_stages(document: Data, stages: Iterable[Stage]) -> Data:
     """The decoder's document with the stages before its loop."""
     workflow = document["pipeline"]["workflow"]
-    steps = [invoke_stage(stage, workflow) for stage in stages]
-    steps += [of_tensors(each, workflow) for each in media]
-    workflow["steps"] = [*steps, *workflow["steps"]]
-    if any(each["kind"] == "branch" for each in steps):
-        workflow["manifest"]["capabilities"].append("input_presence")
+    workflow["steps"] = [*(invoke_stage(stage, workflow) for stage in stages), *workflow["steps"]]
     return document
 
 
@@ -122,41 +146,11 @@ def invoke_stage(stage: Stage, workflow: Data, fed: Mapping[str, str] | None = N
     outputs = {each.name: f"{stage.component}.{each.name}" for each in stage.signature.outputs}
     values = fed or {}
     inputs = {
-        each.port.name: values.get(each.port.name, each.value) if each.asked else each.value for each in stage.inputs
+        each.port.name: values.get(each.port.name, each.value) if each.asked or each.shared else each.value
+        for each in stage.inputs
+        if not each.beside
     }
     return {"kind": "invoke", "component": stage.component, "inputs": inputs, "outputs": outputs}
-
-
-def of_tensors(medium: Medium, workflow: Data) -> Data:
-    """The step from tensors of the caller to the medium's value, which is empty where none is given."""
-    made = [invoke_stage(stage, workflow) for stage in medium.stages]
-    if medium.merges is not None:
-        made.append(merge_step(medium, *medium.merges, workflow, f"{medium.value}.merged"))
-    asked = [each for stage in medium.stages for each in stage.inputs if each.asked]
-    return _when_given(asked, {"kind": "sequence", "steps": made}, _empty(medium, workflow), medium)
-
-
-def _when_given(asked: list[StageInput], made: Data, empty: Data, medium: Medium) -> Data:
-    """The stages where all inputs are given, nothing where none is; some without the others match no case."""
-    whole = medium.result if medium.merges is None else f"{medium.value}.merged"
-    given, result = _nested(asked[1:], "true", made, whole, f"{medium.value}.all")
-    absent, none = _nested(asked[1:], "false", empty, f"{medium.value}.none", f"{medium.value}.no")
-    return {
-        "kind": "branch",
-        "predicate": asked[0].presence,
-        "cases": {"true": given},
-        "default": absent,
-        "outputs": {medium.value: {"cases": {"true": result}, "default": none}},
-    }
-
-
-def _nested(asked: list[StageInput], case: str, step: Data, result: str, name: str) -> tuple[Data, str]:
-    """(the step under one branch an input, each with this case alone; the name of its result there)."""
-    for at, each in reversed(list(enumerate(asked))):
-        outputs = {f"{name}.{at}": {"cases": {case: result}}}
-        step = {"kind": "branch", "predicate": each.presence, "cases": {case: step}, "outputs": outputs}
-        result = f"{name}.{at}"
-    return step, result
 
 
 def merge_step(medium: Medium, stage: Stage, output: Port, workflow: Data, value: str) -> Data:
@@ -164,21 +158,13 @@ def merge_step(medium: Medium, stage: Stage, output: Port, workflow: Data, value
     contract = {"id": MERGE_AXES, "version": "1.0"}
     ports = stage.contract(output), media_contract(medium.port)
     name = binding(f"merge_{medium.port.name}", *ports, workflow, {"contract": contract})
-    outputs = {_MERGED: value}
-    return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.result}, "outputs": outputs}
-
-
-def _empty(medium: Medium, workflow: Data) -> Data:
-    """The step that hands on nothing: a case of a branch needs one."""
-    contract = media_contract(medium.port)
-    name = binding(f"no_{medium.port.name}", contract, contract, workflow, {})
-    outputs = {_MERGED: f"{medium.value}.none"}
-    return {"kind": "invoke", "component": name, "inputs": {_MERGED: medium.nothing}, "outputs": outputs}
+    outputs = {ENTRIES: value}
+    return {"kind": "invoke", "component": name, "inputs": {ENTRIES: medium.result}, "outputs": outputs}
 
 
 def binding(wish: str, taken: Data, made: Data, workflow: Data, more: Data) -> str:
     """Declare a binding of one port, or find the same one; its name, which is none of a model."""
-    ports = {"inputs": {_MERGED: taken}, "outputs": {_MERGED: made}}
+    ports = {"inputs": {ENTRIES: taken}, "outputs": {ENTRIES: made}}
     declared = {"implementation": {"kind": "binding"}, "ports": ports, **more}
     name = "".join(each if each.isalnum() else "_" for each in wish)
     while workflow["components"].get(name, declared) != declared:
@@ -188,7 +174,7 @@ def binding(wish: str, taken: Data, made: Data, workflow: Data, more: Data) -> s
 
 
 def _component(stage: Stage) -> Data:
-    inputs = {each.port.name: stage.contract(each.port) for each in stage.inputs}
+    inputs = {each.port.name: stage.contract(each.port) for each in stage.inputs if not each.beside}
     outputs = {each.name: stage.contract(each) for each in stage.signature.outputs}
     return {
         "implementation": {"kind": "onnx", "artifact": stage.artifact},

@@ -10,16 +10,18 @@ from pathlib import Path
 from genai_compiler.lower.decoder_components import Data, application_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
-from genai_compiler.lower.file_fronts import FileFront, adapter, declare_front, of_files
+from genai_compiler.lower.file_fronts import FileFront, declare_front, of_files
 from genai_compiler.lower.file_or_tensors import file_or_tensors, media_told
+from genai_compiler.lower.given_tensors import of_tensors
 from genai_compiler.lower.media_doubts import media_doubts
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes
+from genai_compiler.lower.own_adapters import adapter
 from genai_compiler.lower.picture_fitting import Roles
 from genai_compiler.lower.picture_front import picture_front, picture_roles
 from genai_compiler.lower.program_front import program_front
 from genai_compiler.lower.sound_front import sound_fits, sound_front
 from genai_compiler.lower.sound_roles import MODE, sound_roles
-from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage, of_tensors
+from genai_compiler.lower.stages import Medium, Stage, binding, invoke_stage
 from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.special_tokens import SpecialTokens, special_tokens
 

@@ -2,6 +2,7 @@
 
 from genai_compiler.passes.choose_forms import choose_forms
 from genai_compiler.passes.drop_dead_steps import drop_dead_steps
+from genai_compiler.passes.feed_lengths import feed_lengths
 from genai_compiler.passes.fuse_islands import fuse_islands
 from genai_compiler.passes.hoist_selection import hoist_selection
 from genai_compiler.passes.hold_state import hold_state
@@ -22,6 +23,7 @@ PASSES: tuple[Pass, ...] = (
     peel_prompt,
     select_last,
     place_state,
+    feed_lengths,
     hold_state,
     prove_extents,
     choose_forms,

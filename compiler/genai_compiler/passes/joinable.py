@@ -1,7 +1,7 @@
 """Which invokes may be linked with others into one graph, and what a session would have looked at between them."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import CapacityCheck, Invoke, Plan
@@ -20,15 +20,11 @@ Shape = tuple[int | str | None, ...]
 
 @dataclass
 class Joinable:
-    """Judges the invokes of a plan. extents: of values, when no request replaces a component.
-
-    judged: what stands against linking a component's graph, as far as it was asked.
-    """
+    """Judges the invokes of a plan. extents: of values, when no request replaces a component."""
 
     plan: Plan
     profile: Profile
     extents: Mapping[str, Extents]
-    judged: dict[str, str] = field(default_factory=dict)
 
     def reason(self, op: Invoke) -> str:
         """Why an invoke stays alone, "" when it need not."""
@@ -61,9 +57,10 @@ class Joinable:
 
     def unlinkable(self, op: Invoke) -> str:
         """What its contract or its graph has against being linked, "" when nothing."""
-        if op.component not in self.judged:
-            self.judged[op.component] = unlinkable(self.profile.graphs[op.component].model)
-        return self.profile.apart.get(op.component, "") or self.judged[op.component]
+        known = self.profile.unlinkable
+        if op.component not in known:
+            known[op.component] = unlinkable(self.profile.graphs[op.component].model)
+        return self.profile.apart.get(op.component, "") or known[op.component]
 
     def fits(self, op: Invoke, made: Set[str], taken: Mapping[str, Shape]) -> bool:
         """Whether values from inside are certain to have the rank and the fixed extents of the ports that take them.

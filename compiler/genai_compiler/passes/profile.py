@@ -7,7 +7,13 @@ from typing import Protocol
 from genai_compiler.costs import Costs, shipped_costs
 from genai_compiler.plan.ir import Form, Plan
 from genai_compiler.read.document import IndexedScatter, StateGroup
+from genai_compiler.read.extents import Extent, Extents
 from genai_compiler.read.package import Graph, Package
+
+Asked = tuple[str, tuple[tuple[str, Extents | None], ...]]
+"""A component, and the extents of what its ports are given."""
+Inferred = Mapping[str, tuple[Extent | None, ...]]
+"""Extents of its results by port (read/extents.py)."""
 
 
 @dataclass(frozen=True)
@@ -15,6 +21,7 @@ class Profile:
     """Facts beside the plan. graphs by component; groups as the document declares them; apart: never fused, and why.
 
     costs: what forms are chosen by. forms: those that the caller asks for, by component ("" for all others).
+    unlinkable, inferred: what passes have asked about the graphs before, and the answers: both take time.
     """
 
     graphs: Mapping[str, Graph]
@@ -22,6 +29,8 @@ class Profile:
     apart: Mapping[str, str] = field(default_factory=dict)
     costs: Costs = field(default_factory=shipped_costs)
     forms: Mapping[str, Form] = field(default_factory=dict)
+    unlinkable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    inferred: dict[Asked, Inferred] = field(default_factory=dict, init=False, compare=False)
 
 
 _BATCHING = ("onnx-genai.token-sampler", "onnx-genai.termination-predicate", "onnx-genai.state-update")

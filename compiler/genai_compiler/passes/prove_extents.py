@@ -14,7 +14,7 @@ invariant cell whose next value provably has its shape is not compared either.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from genai_compiler.passes.profile import Profile
+from genai_compiler.passes.profile import Inferred, Profile
 from genai_compiler.plan.ir import (
     Branch,
     CapacityCheck,
@@ -33,8 +33,6 @@ from genai_compiler.plan.ir import (
 )
 from genai_compiler.plan.uses import defines, walk
 from genai_compiler.read.extents import Extent, Extents, output_extents
-
-Inferred = Mapping[str, tuple[Extent | None, ...]]
 
 
 def prove_extents(plan: Plan, profile: Profile) -> Plan:
@@ -103,7 +101,6 @@ class _Known:
     profile: Profile
     extents: dict[str, Extents] = field(default_factory=dict)
     same: dict[Extent, Extent] = field(default_factory=dict)
-    inferred: dict[tuple[str, tuple[tuple[str, Extents | None], ...]], Inferred] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
     dropped: int = 0
 
@@ -199,10 +196,10 @@ def _results(op: Invoke, known: _Known) -> Inferred:
     given = tuple(
         (port, known.whole(value) if known.ranked(value, port in stated) else None) for port, value in op.inputs
     )
-    key = (op.component, given)
-    if key not in known.inferred:
-        known.inferred[key] = output_extents(graph.model, dict(given))
-    return known.inferred[key]
+    key, answers = (op.component, given), known.profile.inferred
+    if key not in answers:
+        answers[key] = output_extents(graph.model, dict(given))
+    return answers[key]
 
 
 def _kept(checks: tuple[Check, ...], known: _Known) -> tuple[Check, ...]:

@@ -15,7 +15,7 @@ among many positions, as they do there.
 from dataclasses import replace
 
 from genai_compiler.passes.profile import Profile
-from genai_compiler.plan.edits import SelectLast, free_name
+from genai_compiler.plan.edits import Edited, SelectLast, free_name
 from genai_compiler.plan.ir import Decode, Invoke, Plan, Type
 from genai_compiler.plan.state import DecodeFacts
 from genai_compiler.plan.uses import walk
@@ -49,7 +49,7 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
         component,
         inputs=(*component.inputs, (port, Type("int64", 3, ("batch", 1, 1), 0))),
         outputs=tuple((name, _one(type) if name == facts.logits else type) for name, type in component.outputs),
-        edit=SelectLast(port, found.hidden, found.behind, found.label),
+        edit=Edited((SelectLast(port, found.hidden, found.behind, found.label),)),
     )
     note = f"select_last: after '{found.label}' only each row's last position is computed"
     return replace(

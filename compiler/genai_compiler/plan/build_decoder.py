@@ -12,6 +12,7 @@ from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_fa
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
 from genai_compiler.plan.decoder_traits import (
+    one_by_step,
     runs_token_by_token,
     shift_of,
     slot_dim,
@@ -267,8 +268,8 @@ class DecoderLoop:
         fed |= switches
         self._unfed(steps, graph, fed, groups)
         one_token = runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
-        media = self.front is not None and bool(self.front.media)  # padding might stand for an entry of it
         cut = not packs and last_token_only(graph.model, logits)
+        even = one_token or cut or bool(self.front and self.front.media)  # padding might stand for an entry of media
         return DecodeFacts(
             component=component,
             tokens=tokens,
@@ -278,8 +279,7 @@ class DecoderLoop:
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
-            ragged=packs
-            or (not one_token and not cut and not media and tells_rows_apart(graph, mask, positions in inputs, groups)),
+            ragged=packs or (not even and tells_rows_apart(graph, mask, positions in inputs, groups)),
             vocab_size=self._vocabulary(graph, logits),
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
@@ -287,6 +287,7 @@ class DecoderLoop:
             front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
             pages=pages,
             prompt_component=prompt,
+            one_by_step=bool(prompt) and one_by_step(self._parameters()),
             window=(window := window_of(self._parameters())),
             alone=window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
             shift=shift_of(self._parameters()),

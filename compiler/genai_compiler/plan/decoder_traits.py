@@ -43,6 +43,11 @@ def window_of(parameters: Mapping[str, object]) -> Window | None:
     return Window(size, pad if isinstance(pad, int) else 0) if isinstance(size, int) and size > 1 else None
 
 
+def one_by_step(parameters: Mapping[str, object]) -> bool:
+    """Whether a prompt of one token runs as a later token does, by the contract's parameters."""
+    return parameters.get("prompt_of_one_token") == "later"
+
+
 def shift_of(parameters: Mapping[str, object]) -> Shift | None:
     """How caches move, by the contract's parameters; None where they stay."""
     columns, fill = (parameters.get(each) for each in ("cache_columns", "cache_fill"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from genai_compiler.read.link_graphs import Hoist as Hoist
 from genai_compiler.read.link_graphs import Linked as Linked
 from genai_compiler.read.link_graphs import Member as Member
+from genai_compiler.read.mask_lengths import MaskLengths
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,28 @@ class SelectLast:
     label: str
 
 
-Edit = SelectLast | Linked
+@dataclass(frozen=True)
+class FeedLengths:
+    """An edit of a graph: attention reads two new inputs where it read what was computed from a mask (feed_lengths).
+
+    last, width: the new inputs, int32 [rows] and int32 [1]: each row's last position, and how wide the mask would be.
+    found: what they stand for.
+    """
+
+    mask: str
+    last: str
+    width: str
+    found: MaskLengths
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A graph of the package with edits, carried out in this order."""
+
+    parts: tuple[SelectLast | FeedLengths, ...]
+
+
+Edit = Edited | Linked
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

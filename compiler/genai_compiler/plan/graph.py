@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-import networkx
-
 from genai_compiler.plan.ir import Branch, Copy, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import back_edge, checked_values, defines, reads, walk
+from genai_compiler.read.dominators import Flow
 
 RUN = ""
 """The node that stands for the run itself; no value has this name. Its edges go to what a run reads in any case."""
@@ -13,11 +12,8 @@ RUN = ""
 
 def needed_values(plan: Plan) -> set[str]:
     """Values that something needs which a run does in any case: publish, loop, choose a branch, have an effect."""
-    graph = networkx.DiGraph()
-    graph.add_node(RUN)
-    for op in walk(plan.body):
-        graph.add_edges_from(_edges(op, plan))
-    return set(networkx.descendants(graph, RUN))
+    graph = Flow(edge for op in walk(plan.body) for edge in _edges(op, plan))
+    return graph.descendants(RUN) if RUN in graph else set()
 
 
 def _edges(op: Op, plan: Plan) -> Iterator[tuple[str, str]]:

@@ -212,7 +212,7 @@ def _linked(
         "inputs": _without(workflow, loop, flag),
         **_serving(workflow, names[0], ports, later),
     }
-    return _with(package, workflow.model_copy(update=update), {**package.graphs, **graphs})
+    return with_workflow(package, workflow.model_copy(update=update), {**package.graphs, **graphs})
 
 
 def _named(taken: Mapping[str, str]) -> dict[str, str]:
@@ -328,7 +328,8 @@ def _given(phase: _Phase, ports: _Ports, graphs: Mapping[str, Graph]) -> Iterato
             yield replace(own, name=new)
 
 
-def _with(package: Package, workflow: Workflow, graphs: Mapping[str, Graph]) -> Package:
+def with_workflow(package: Package, workflow: Workflow, graphs: Mapping[str, Graph]) -> Package:
+    """The package with another workflow and these graphs."""
     assert package.metadata.pipeline is not None
     pipeline = package.metadata.pipeline.model_copy(update={"workflow": workflow})
     return replace(package, metadata=package.metadata.model_copy(update={"pipeline": pipeline}), graphs=graphs)

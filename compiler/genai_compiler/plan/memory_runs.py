@@ -157,6 +157,8 @@ class _Runs:
             wide = lengths.first_room if facts.mask.constant_width else lengths.context
             wide = facts.shift.columns if facts.shift is not None else lengths.prompt if prompt else wide
             given[facts.mask.port] = (lengths.batch, wide)
+        if facts.lengths is not None:
+            given |= {facts.lengths.last: (lengths.batch,), facts.lengths.width: (1,)}
         if facts.positions is not None:
             port, _, rank = facts.positions
             given[port] = (*((3,) if rank == 3 else ()), *tokens)

@@ -64,6 +64,16 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class FedLengths:
+    """Ports in the place of a mask that is read by its lengths alone: each row's last position, int32 [rows], and how
+    wide the mask would be, int32 [1].
+    """
+
+    last: str
+    width: str
+
+
+@dataclass(frozen=True)
 class Count:
     """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it.
 
@@ -141,9 +151,10 @@ class DecodeFacts:
     embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
     later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
     [3, tokens], logits [tokens, vocab] or [rows, vocab]. prompt_component: what runs with the prompt, "" where it is
-    the same. window: how prompts are cut. shift: how caches move. alone: it takes one row a run. by_graph: ways of
-    drawing a token that a graph of ours takes unless a caller wants it otherwise; None where there are no such graphs.
-    switch: positions for which the graph takes its first tables, 0 where it has one set.
+    the same; one_by_step: but for a prompt of one token. window: how prompts are cut. shift: how caches move. alone: it
+    takes one row a run. by_graph: ways of drawing a token that a graph of ours takes unless a caller wants it
+    otherwise; None where there are no such graphs. switch: positions for which the graph takes its first tables, 0
+    where it has one set. lengths: what is fed in the place of a mask (pass feed_lengths).
     """
 
     component: str
@@ -164,11 +175,13 @@ class DecodeFacts:
     switched: bool = False
     pages: Pages | None = None
     prompt_component: str = ""
+    one_by_step: bool = False
     window: Window | None = None
     alone: bool = False
     switch: int = 0
     shift: Shift | None = None
     by_graph: tuple[str, ...] | None = None
+    lengths: FedLengths | None = None
 
 
 def _per_token(slot: Slot) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from genai_compiler.plan.edits import Linked, SelectLast
+from genai_compiler.plan.edits import Edited, Linked, SelectLast
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Component, Input, Plan
 from genai_compiler.plan.op_text import op_lines
@@ -69,10 +69,13 @@ _FORMS = {"own": ", own session", "host": ", on the host"}
 def _component(component: Component) -> Iterator[str]:
     effects = "" if component.pure else ", effects"
     form = _FORMS.get(component.form, "")
-    edited = ", edited" if isinstance(component.edit, SelectLast) else ""
+    edited = ", edited" if isinstance(component.edit, Edited) else ""
     yield f"component {component.name} = {_implementation(component)}{edited}{effects}{form}"
-    if isinstance(component.edit, SelectLast):
-        yield f"  edit after {component.edit.label}: one position a row, port {component.edit.port}"
+    for part in component.edit.parts if isinstance(component.edit, Edited) else ():
+        if isinstance(part, SelectLast):
+            yield f"  edit after {part.label}: one position a row, port {part.port}"
+        else:
+            yield f"  edit: ports {part.last} and {part.width} in the place of {part.mask}"
     if isinstance(component.edit, Linked) and component.edit.hoist is not None:
         hoist = component.edit.hoist
         yield f"  edit: positions are selected of {hoist.hidden}, before it becomes {hoist.projected}"
@@ -134,6 +137,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.mask is not None:
         width = "constant width" if facts.mask.constant_width else "exact width"
         yield f"  mask {facts.mask.port} ({facts.mask.dtype}): {facts.mask.use}, {width}"
+    if facts.lengths is not None:
+        yield f"  in a mask's place {facts.lengths.last}: last positions, {facts.lengths.width}: how wide it would be"
     if facts.positions is not None:
         port, dtype, rank = facts.positions
         yield f"  positions {port} ({dtype})" + (", three copies" if rank == 3 else "")
@@ -143,7 +148,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.pages is not None:
         yield from _pages(facts.pages)
     if facts.prompt_component:
-        yield f"  with the prompt {facts.prompt_component} runs in its place"
+        longer = " of two tokens and more" if facts.one_by_step else ""
+        yield f"  with the prompt{longer} {facts.prompt_component} runs in its place"
     if facts.switch:
         yield f"  other tables behind {facts.switch} positions"
     if facts.window is not None:

@@ -28,6 +28,15 @@ from genai_compiler.read.suggest import did_you_mean
 SEQUENCE: DocPath = ("feature_extraction", "sequence")
 _SECONDS = 30
 _FLAT = ("feature_size", "n_fft", "hop_length")
+_FLAT_WITHOUT_EFFECT: Mapping[str, tuple[Json, ...]] = {
+    "win_length": (FFT,),
+    "mel_min_frequency": (0,),
+    "mel_max_frequency": (RATE // 2,),
+    "dither": (0,),
+    "audio_downsample_rate": (1,),
+    "audio_feat_stride": (1,),
+}
+"""Keys of other extractors -> the values with which they change nothing of these features."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +213,16 @@ class _Reading:
         """The flat keys of an extractor: clips reflected at their ends, filled up with silence to a fixed length."""
         root = self.file.text.root
         assert isinstance(root, dict)
+        if root.get("preemphasis"):
+            what = (
+                f"preemphasis is {root['preemphasis']!r}: these keys do not say which bands, which logarithm and what "
+            )
+            what += "around the clip go with it; write the file as feature_extraction.sequence, whose operations "
+            self.refuse(("preemphasis",), f"{what}({_spelled(('emphasised', 'natural'))}) have them all")
+            return self.file
+        for key, plain in _FLAT_WITHOUT_EFFECT.items():
+            if root.get(key) not in (None, *plain):
+                self.refuse((key,), f"{key} is {root[key]!r}; features with {plain[-1]!r} are offered")
         for key, wanted in (("n_fft", FFT), ("hop_length", HOP), ("sampling_rate", RATE), ("padding_value", 0)):
             if root.get(key, wanted) != wanted:
                 self.refuse((key,), f"{key} is {root[key]!r}; features with {wanted} are offered")

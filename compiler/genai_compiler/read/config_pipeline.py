@@ -1,10 +1,10 @@
-"""`model.decoder.pipeline` of a v1 configuration: a decoder cut into graphs that run one behind another.
+"""`pipeline` of a v1 configuration's decoder or vision model, cut into graphs that run one behind another.
 
 Two shapes are read, a list of objects with one or several stages each, and one object; stages run in the order of the
 text (onnxruntime-genai, config.cpp). A stage's name means nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from genai_compiler.problem import Problem
@@ -26,11 +26,15 @@ _KEYS: Mapping[str, Form] = {
     "session_options": Form.OBJECT,
     "run_options": Form.OBJECT,
 }
+_VISION_KEYS: Mapping[str, Form] = {
+    **{key: _KEYS[key] for key in ("filename", "inputs", "outputs", "session_options", "run_options")},
+    "run_on_cpu": Form.BOOL,
+}
 _OLD = {"run_on_first_token_generation": "run_on_prompt", "run_on_nth_token_generation": "run_on_token_gen"}
 """Spellings of releases before 0.4."""
 MOST = 64
 """Stages that are read."""
-_TUNING = ("session_options", "run_options", "reset_session_idx")
+_TUNING = ("session_options", "run_options", "reset_session_idx", "run_on_cpu")
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,25 @@ class StageConfig:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     renames: Mapping[str, str]
-    on_prompt: bool
-    on_step: bool
+    on_prompt: bool = True
+    on_step: bool = True
 
 
 def read_pipeline(decoder: Section) -> tuple[StageConfig, ...]:
-    """The stages in order, () without any. Notes unknown and ignored keys, and values of another form."""
+    """A decoder's stages in order, () without any. Notes unknown and ignored keys, and values of another form."""
+    return _pipeline(decoder, _stage)
+
+
+def read_vision_pipeline(vision: Section) -> tuple[StageConfig, ...]:
+    """A vision model's stages in order, () without any. Notes the same."""
+    return _pipeline(vision, _vision_stage)
+
+
+def _pipeline(decoder: Section, read: "_Read") -> tuple[StageConfig, ...]:
     value = decoder.members.get("pipeline")
     path: DocPath = (*decoder.path, "pipeline")
     if isinstance(value, dict):
-        return _bounded(decoder, list(_stages(section_of(decoder.text, path, value, decoder.problems))))
+        return _bounded(decoder, list(_stages(section_of(decoder.text, path, value, decoder.problems), read)))
     if value is not None and not isinstance(value, list):
         decoder.problem("wrong-type", "pipeline", "'pipeline' must be an object of stages, or a list of such objects")
         return ()
@@ -63,7 +76,7 @@ def read_pipeline(decoder: Section) -> tuple[StageConfig, ...]:
     found: list[StageConfig] = []
     for at, each in enumerate(parts[: MOST + 1]):
         if isinstance(each, dict):
-            found += _stages(section_of(decoder.text, (*path, at), each, decoder.problems))
+            found += _stages(section_of(decoder.text, (*path, at), each, decoder.problems), read)
         else:
             what = f"entry {at} of 'pipeline' must be an object of stages"
             where = (*path, at)
@@ -73,15 +86,27 @@ def read_pipeline(decoder: Section) -> tuple[StageConfig, ...]:
 
 def _bounded(decoder: Section, stages: list[StageConfig]) -> tuple[StageConfig, ...]:
     if len(stages) > MOST:
-        what = f"'pipeline' has more than {MOST} stages, and no decoder is cut into so many"
+        what = f"'pipeline' has more than {MOST} stages, and no model is cut into so many"
         decoder.problem("bad-value", "pipeline", what)
     return tuple(stages[:MOST])
 
 
-def _stages(section: Section) -> Iterator[StageConfig]:
+_Read = Callable[[str, Section], StageConfig]
+
+
+def _stages(section: Section, read: _Read) -> Iterator[StageConfig]:
     for name in list(section.members)[: MOST + 1]:
         if section.value(name, Form.OBJECT) is not None:
-            yield _stage(name, section.section(name))
+            yield read(name, section.section(name))
+
+
+def _vision_stage(name: str, stage: Section) -> StageConfig:
+    stage.check_keys(_VISION_KEYS)
+    for key in _TUNING:
+        if stage.members.get(key):
+            stage.warn("ignored-key", key, f"{key!r} tunes another runtime's sessions; all take the decoder's options")
+    filename = stage.string("filename") or ""
+    return StageConfig(name, stage.path, filename, _names(stage, "inputs"), _names(stage, "outputs"), {})
 
 
 def _stage(name: str, section: Section) -> StageConfig:

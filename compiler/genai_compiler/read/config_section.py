@@ -9,6 +9,7 @@ from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.config_json import ConfigText, Json
 from genai_compiler.read.config_keys import Form
 from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.right_form import Kind, right_form
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Section:
         value = self.members.get(key)
         if value is None or _fits(value, form):
             return value
-        self.problem("wrong-type", key, f"{key!r} must be {form.value}, not {_spell(value)}")
+        help = right_form(_KINDS[form], value) if form in _KINDS else ""
+        self.problem("wrong-type", key, f"{key!r} must be {form.value}, not {_spell(value)}", help)
         return None
 
 
@@ -78,6 +80,17 @@ def section_of(text: ConfigText, path: DocPath, value: Json, problems: list[Prob
     """The object `value` at `path` as a Section; null members count as absent."""
     members = value if isinstance(value, dict) else {}
     return Section(text, path, {key: each for key, each in members.items() if each is not None}, problems)
+
+
+_KINDS = {
+    Form.INT: Kind.INTEGER,
+    Form.FLOAT: Kind.NUMBER,
+    Form.BOOL: Kind.BOOL,
+    Form.STR: Kind.TEXT,
+    Form.INTS: Kind.INTEGERS,
+    Form.STRS: Kind.TEXTS,
+    Form.TOKENS: Kind.IDS,
+}
 
 
 def _fits(value: Json, form: Form) -> bool:

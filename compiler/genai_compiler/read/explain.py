@@ -1,5 +1,6 @@
 """Faults of a document in the user's terms: code, place, what is wrong and the way out, one by one."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -7,14 +8,26 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from genai_compiler.problem import Problem
-from genai_compiler.read.fields import Tagged
+from genai_compiler.read.fields import AnIdOrIds, Tagged, Words
 from genai_compiler.read.hints import SELECTIONS
 from genai_compiler.read.history import DROPPED, ELSEWHERE, NEWER, RETIRED
 from genai_compiler.read.locate import Located, choices, chosen_by_form, fields_of, locate
+from genai_compiler.read.pipeline_history import in_place_of
 from genai_compiler.read.places import DocPath, Places, format_path, quoted
+from genai_compiler.read.right_form import Kind, right_form
 from genai_compiler.read.rules import MISSING
 from genai_compiler.read.suggest import did_you_mean, listed
-from genai_compiler.read.wording import kinds, near_one_of, one_of, shown, struct, value_at, wanted
+from genai_compiler.read.wording import (
+    form_of,
+    item_of,
+    kinds,
+    near_one_of,
+    one_of,
+    shown,
+    struct,
+    value_at,
+    wanted,
+)
 
 Faults = Iterator[Problem]
 _HINT_STRUCTS = frozenset({"ExecutionHints", "MemoryHint", "SchedulingHint", "NodeSelector"})
@@ -25,14 +38,16 @@ def explain(root: type[BaseModel], data: object, error: ErrorDetails, places: Pl
     found = locate(root, error["loc"])
     context: Mapping[str, Any] = error.get("ctx", {})
     say = _SAYINGS.get(error["type"], _wrong_type)
-    yield from say(_Fault(found, data, context, places))
+    yield from say(_Fault(root, found, data, context, places))
 
 
 class _Fault:
     """One error with all that is needed to speak of it."""
 
-    def __init__(self, found: Located, data: object, context: Mapping[str, Any], places: Places) -> None:
-        self.found, self.context, self.places = found, context, places
+    def __init__(
+        self, root: type[BaseModel], found: Located, data: object, context: Mapping[str, Any], places: Places
+    ) -> None:
+        self.root, self.found, self.context, self.places = root, found, context, places
         self.path, self.owner = found.path, found.owner.__name__ if found.owner else ""
         self.value = value_at(data, found.path)
         self.hint = self.owner in _HINT_STRUCTS
@@ -55,7 +70,8 @@ def _unknown(fault: _Fault) -> Faults:
         yield fault.problem("unknown-field", rule, what, "the document follows a newer revision of the format")
     else:
         rule = "V023" if fault.owner == "ExecutionHints" else rule
-        help = ELSEWHERE.get((fault.owner, name)) or did_you_mean(name, known)
+        help = ELSEWHERE.get((fault.owner, name)) or in_place_of(fault.root, fault.path[:-1], name)
+        help = help or did_you_mean(name, known)
         yield fault.problem("unknown-field", rule, what, help)
 
 
@@ -102,7 +118,9 @@ def _missing_kind(fault: _Fault) -> Faults:
 
 def _integer(fault: _Fault) -> Faults:
     if isinstance(fault.value, float) and not fault.value.is_integer():
-        yield fault.problem("fractional-number", "V008", f"an integer expected, {shown(fault.value)} found")
+        below = math.floor(fault.value) if math.isfinite(fault.value) and abs(fault.value) < 2**53 else None
+        help = f"write {below} or {below + 1}" if below is not None else ""
+        yield fault.problem("fractional-number", "V008", f"an integer expected, {shown(fault.value)} found", help)
     elif isinstance(fault.value, float):
         help = f"write {fault.value:.0f}" if abs(fault.value) < 2**53 else ""
         yield fault.problem("wrong-type", "V005", f"an integer expected, {shown(fault.value)} found", help)
@@ -177,14 +195,33 @@ def _wrong_type(fault: _Fault) -> Faults:
     if fault.path[-1] == "[key]":
         yield from _odd_key(fault)
         return
-    needed, help = wanted(fault.found.expected), ""
-    if fault.value is None:
-        help = "leave the field out to say nothing"
-    elif needed == "a text" and isinstance(fault.value, bool | int | float):
-        help = "put it in quotes"
-    elif needed == "a list" and isinstance(fault.value, str):
-        help = f"write [{quoted(fault.value)}]"
+    words, needed = fault.found.marked(Words), _needed(fault.found)
+    help = "leave the field out to say nothing" if fault.value is None else _rewritten(fault, needed)
+    if words is not None and fault.value is not None:
+        help = one_of(words.words)
     yield fault.problem("wrong-type", "V005", f"{needed} expected, {shown(fault.value)} found", help)
+
+
+def _needed(found: Located) -> str:
+    return Kind.IDS.value if found.marked(AnIdOrIds) is not None else wanted(found.expected)
+
+
+def _rewritten(fault: _Fault, needed: str) -> str:
+    """The value in the form that is needed; else what has that form; else that the field may be left out."""
+    kind = next((each for each in Kind if each.value == needed), None)
+    inside = item_of(fault.found.expected) if needed == "a list" else ""
+    if inside:
+        kind = {"a text": Kind.TEXTS, "an integer": Kind.INTEGERS}.get(inside)
+    help = right_form(kind, fault.value) if kind is not None else ""
+    return help or form_of(fault.found.expected, fault.value) or _optional(fault, needed)
+
+
+def _optional(fault: _Fault, needed: str) -> str:
+    """That nothing needs to stand there, where that is so."""
+    info = fields_of(fault.found.owner).get(fault.found.field) if fault.found.owner is not None else None
+    if info is None or info.is_required():
+        return f"write {needed}" if needed != "another type" else ""
+    return f"write {needed}, or leave {fault.found.field} out"
 
 
 _SAYINGS: dict[str, Callable[[_Fault], Faults]] = {

@@ -5,6 +5,7 @@ Strict everywhere: a bool is no integer, "1" is no 1, 4.0 is no 4; an integer wh
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, Strict, WithJsonSchema
@@ -14,6 +15,18 @@ T = TypeVar("T")
 
 U16, U32, U64 = 2**16 - 1, 2**32 - 1, 2**64 - 1
 I32, I64 = 2**31, 2**63
+
+
+@dataclass(frozen=True)
+class Words:
+    """Marks a text of a fixed vocabulary that a later rule holds it against."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AnIdOrIds:
+    """Marks a list of token ids of which one alone may stand without brackets."""
 
 
 class Closed(BaseModel):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from genai_compiler.read.nodes import is_onnx
 
@@ -62,6 +61,8 @@ def _computed(
     most = LONG if node.op_type == "Range" else SMALL
     if any(value.size > SMALL for value in given.values()) or _size(node, given) > most:
         return None
+    from onnx.reference import ReferenceEvaluator  # 12 MB: only for graphs that compute with extents
+
     try:
         return np.asarray(ReferenceEvaluator(node).run(None, given)[0])
     except Exception:  # what the operator refuses it refuses at run time, too

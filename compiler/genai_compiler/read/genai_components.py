@@ -80,8 +80,13 @@ def read_components(model: Section) -> dict[str, ComponentConfig]:
 
 
 def is_component(model: Section, name: str) -> bool:
-    """Whether a section of the model is one of these components: a graph, and no pipeline of graphs."""
-    return name in COMPONENTS and _names_a_graph(model, name) and not model.section(name).members.get("pipeline")
+    """Whether a section of the model is one of these components."""
+    return name in COMPONENTS and _names_a_graph(model, name)
+
+
+def vision_component(section: Section) -> ComponentConfig:
+    """A vision model without a graph of its own, which its stages are. Notes unknown and ignored keys."""
+    return _component("vision", section)
 
 
 def says_files_only(model: Section, name: str) -> bool:

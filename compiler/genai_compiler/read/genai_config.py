@@ -23,9 +23,15 @@ from genai_compiler.read.config_keys import (
     SLIDING_WINDOW,
     Form,
 )
-from genai_compiler.read.config_pipeline import StageConfig, read_pipeline
+from genai_compiler.read.config_pipeline import StageConfig, read_pipeline, read_vision_pipeline
 from genai_compiler.read.config_section import Section, section_of
-from genai_compiler.read.genai_components import ComponentConfig, is_component, read_components, says_files_only
+from genai_compiler.read.genai_components import (
+    ComponentConfig,
+    is_component,
+    read_components,
+    says_files_only,
+    vision_component,
+)
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.port_names import PortNames, port_names
 from genai_compiler.read.session_options import SessionOptions, read_session_options
@@ -71,6 +77,15 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
+class StagedVision:
+    """`model.vision` with stages. vision: its own entries; window: pixels of a window's edge, None: not stated."""
+
+    vision: ComponentConfig
+    stages: tuple[StageConfig, ...]
+    window: int | None
+
+
+@dataclass(frozen=True)
 class StateGroupConfig:
     """An entry of `model.decoder.state_groups`: what the state of some layers is. path: of the entry."""
 
@@ -86,8 +101,9 @@ class GenaiConfig:
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
     path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
     that stands for an entry of it; visual_tokens: how many entries a picture has, None where nobody says;
-    processor_files: medium -> the file that is named for it; vision_numbers: sizes that `vision` states. state_groups:
-    what the decoder's state is said to be; block_size: positions a page of a paged cache, where `engine` says so.
+    processor_files: medium -> the file that is named for it; vision_numbers: sizes that `vision` states. staged_vision:
+    its graphs, where it is cut. state_groups: what the decoder's state is said to be. block_size: positions a page of a
+    paged cache, where `engine` says so.
     """
 
     text: ConfigText
@@ -109,6 +125,7 @@ class GenaiConfig:
     visual_tokens: int | None = None
     processor_files: Mapping[str, str] = field(default_factory=dict[str, str])
     vision_numbers: Mapping[str, int] = field(default_factory=dict[str, int])
+    staged_vision: StagedVision | None = None
     state_groups: tuple[StateGroupConfig, ...] = ()
     block_size: int | None = None
 
@@ -164,6 +181,7 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         processor_files=_processor_files(model),
         visual_tokens=_positive(model.section("vision"), "num_visual_tokens"),
         vision_numbers=_vision_numbers(model.section("vision")),
+        staged_vision=_staged_vision(model),
         state_groups=_state_groups(model.section("decoder")),
         block_size=_block_size(root),
     )
@@ -190,6 +208,27 @@ def _processor_files(model: Section) -> dict[str, str]:
 def _vision_numbers(vision: Section) -> dict[str, int]:
     stated = {key: _positive(vision, key) for key in ("patch_size", "spatial_merge_size") if key in vision.members}
     return {key: value for key, value in stated.items() if value is not None}
+
+
+def _staged_vision(model: Section) -> StagedVision | None:
+    """The vision model's stages, None where it is one graph: beside a decoder in one graph, that is what runs."""
+    vision = model.section("vision")
+    if not vision.members.get("pipeline"):
+        return None
+    if vision.members.get("filename"):
+        what = "the vision model names a graph (filename) and stages (pipeline)"
+        if _in_stages(model.section("decoder")):
+            vision.problem("bad-value", "pipeline", f"{what}: either could be meant", "leave out the one that is not")
+        else:
+            help = "leave out the one that is not meant"
+            vision.warn("ignored-key", "pipeline", f"{what}; the graph is taken", help)
+        return None
+    stages = read_vision_pipeline(vision)
+    return StagedVision(vision_component(vision), stages, _positive(vision, "window_size")) if stages else None
+
+
+def _in_stages(decoder: Section) -> bool:
+    return bool(decoder.members.get("pipeline")) and not decoder.members.get("filename")
 
 
 def _media_tokens(model: Section) -> dict[str, int]:
@@ -299,6 +338,7 @@ def _other_classes(model: Section) -> tuple[DocPath, ...]:
         if model.members.get(name)
         and not is_component(model, name)
         and not says_files_only(model, name)
+        and not (name == "vision" and model.section(name).members.get("pipeline"))
         and not _without_graph(model, name)
     ]
     for name, member in model.members.items():

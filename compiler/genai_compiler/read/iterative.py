@@ -28,3 +28,16 @@ class SchedulerEntry(Closed):
     clip_sample: bool = False
     thresholding: bool = False
     rescale_betas_zero_snr: bool = False
+    use_beta_sigmas: bool = False
+    use_flow_sigmas: bool = False
+    use_dynamic_shifting: bool = False
+    flow_shift: float | None = None
+    shift: float | None = None
+    shift_terminal: float | None = None
+    base_shift: float | None = None
+    max_shift: float | None = None
+    base_image_seq_len: Count | None = None
+    max_image_seq_len: Count | None = None
+    time_shift_type: Name | None = None
+    invert_sigmas: bool = False
+    stochastic_sampling: bool = False

@@ -1,12 +1,8 @@
-"""Graphs linked by the values that flow between them: the nodes of all in order, every name behind a prefix of its own.
+"""Which graphs are linked, by which values; and the linked graph, to be looked at."""
 
-Claims of the members about shapes are left out: fixed extents of inputs stay, nothing else is needed.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import onnx_ir as ir
 from onnx import ModelProto
 
 
@@ -35,143 +31,23 @@ class Hoist:
 
 @dataclass(frozen=True)
 class Linked:
-    """Members' graphs in order, linked by value (fuse_islands, link_readers, stages). outputs: what leaves it."""
+    """Members' graphs in order, linked by value (fuse_islands, link_readers, stages). outputs: what leaves it.
+
+    own: (member's component, serialised graph), for graphs of the compiler's own, which are in no file of the package.
+    """
 
     members: tuple[Member, ...]
     outputs: tuple[str, ...]
     hoist: Hoist | None = None
-
-
-class Link:
-    """The graph under construction. values: the plan's value -> what carries it inside."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, ir.Value] = {}
-        self.inputs: list[ir.Value] = []
-        self.nodes: list[ir.Node] = []
-        self.initializers: list[ir.Value] = []
-        self.functions: list[ir.Function] = []
-        self.opsets: dict[str, int] = {}
-        self.version = 0
-
-    def add(self, member: Member, proto: ModelProto, prefix: str) -> None:
-        """Take a member's nodes over and connect them."""
-        model = ir.from_proto(proto)
-        graph = model.graph
-        ports, results = {each.name: each for each in graph.inputs}, {each.name: each for each in graph.outputs}
-        self._rename(model, prefix)
-        graph.outputs.clear()
-        graph.inputs.clear()
-        sources = {ports[port]: self._source(value, ports[port]) for port, value in member.inputs}
-        for port, source in sources.items():
-            ir.convenience.replace_all_uses_with(port, source)
-        made = list(graph)
-        graph.remove(made)
-        self.nodes.extend(made)
-        self._keep_initializers(graph, set(sources))
-        for port, value in member.outputs:
-            result = results[port]
-            result = sources.get(result, result)
-            # An input or a weight that is an output as it is, or a value that has a name of the plan already.
-            if result.producer() is None or result in self.values.values():
-                result = self._same(result, f"{prefix}{port}")
-            self.values[value] = result
-        self.opsets.update(model.opset_imports)
-        self.version = max(self.version, model.ir_version)
-
-    def model(self, outputs: tuple[str, ...], name: str = "island") -> ir.Model:
-        """The whole. outputs: the plan's values that something outside reads."""
-        for value in outputs:
-            self.values[value].name, self.values[value].shape = value, None
-        graph = ir.Graph(
-            self.inputs,
-            [self.values[value] for value in outputs],
-            nodes=self.nodes,
-            initializers=self.initializers,
-            opset_imports=self.opsets,
-            name=name,
-        )
-        return ir.Model(graph, ir_version=max(self.version, 4), functions=self.functions)
-
-    def _source(self, value: str, port: ir.Value) -> ir.Value:
-        if value not in self.values:
-            shape = None
-            if port.shape is not None:
-                dims = [dim if isinstance(dim, int) else f"{value}[{axis}]" for axis, dim in enumerate(port.shape)]
-                shape = ir.Shape(dims)
-            self.values[value] = ir.Value(name=value, type=port.type, shape=shape)
-            self.inputs.append(self.values[value])
-        elif self.values[value] in self.inputs:
-            self._narrow(self.values[value], port)
-        return self.values[value]
-
-    def _narrow(self, taken: ir.Value, port: ir.Value) -> None:
-        """An input that several ports take keeps the fixed extents of all of them."""
-        if port.shape is None:
-            return
-        known = taken.shape or [f"{taken.name}[{axis}]" for axis in range(len(port.shape))]
-        pairs = zip(known, port.shape, strict=True)
-        taken.shape = ir.Shape(
-            [mine if isinstance(mine, int) or not isinstance(dim, int) else dim for mine, dim in pairs]
-        )
-
-    def _same(self, value: ir.Value, name: str) -> ir.Value:
-        """Another value equal to `value`."""
-        count = len(self.nodes)
-        node = ir.Node("", "Identity", [value], num_outputs=1, name=f"{name}.{count}")
-        node.outputs[0].name, node.outputs[0].type = f"{name}/{count}", value.type
-        self.nodes.append(node)
-        return node.outputs[0]
-
-    def _keep_initializers(self, graph: ir.Graph, bound: set[ir.Value]) -> None:
-        for each in list(graph.initializers.values()):
-            if each not in bound:
-                graph.initializers.pop(each.name)
-                self.initializers.append(each)
-
-    def _rename(self, model: ir.Model, prefix: str) -> None:
-        """Names of values, nodes and local functions get the prefix."""
-        local = {each.identifier() for each in model.functions.values()}
-        for at, node in enumerate(_all_nodes(model.graph)):
-            node.name = f"{prefix}{node.name or node.op_type}.{at}"
-            if node.op_identifier() in local:
-                node.op_type = f"{prefix}{node.op_type}"
-            for each in node.outputs:
-                if each.name:
-                    each.name = f"{prefix}{each.name}"
-        for graph in _all_graphs(model.graph):
-            held = list(graph.initializers.values())
-            for each in held:
-                graph.initializers.pop(each.name)
-                each.name = f"{prefix}{each.name}"
-            graph.initializers.update({each.name: each for each in held})
-            if graph is not model.graph:
-                for each in graph.inputs:
-                    each.name = f"{prefix}{each.name}"
-        for function in model.functions.values():
-            for node in _all_nodes(function):
-                if node.op_identifier() in local:
-                    node.op_type = f"{prefix}{node.op_type}"
-            function.name = f"{prefix}{function.name}"
-            self.functions.append(function)
-
-
-def _all_nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
-    yield from ir.traversal.RecursiveGraphIterator(graph)
-
-
-def _all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
-    yield graph
-    for node in ir.traversal.RecursiveGraphIterator(graph):
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield attribute.as_graph()
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                yield from attribute.as_graphs()
+    own: tuple[tuple[str, bytes], ...] = ()
 
 
 def linked_model(members: tuple[Member, ...], models: Mapping[str, ModelProto], outputs: tuple[str, ...]) -> ModelProto:
     """The members' graphs as one, to be looked at: weights may be absent. models: by component."""
+    import onnx_ir as ir  # tens of MB with what it imports: only for packages whose graphs are linked
+
+    from genai_compiler.read.link import Link
+
     link = Link()
     for at, member in enumerate(members):
         copy = ModelProto()

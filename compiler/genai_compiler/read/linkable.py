@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import onnx_ir as ir
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from genai_compiler.read.nodes import all_graphs, all_nodes, graphs_of, operator_of
@@ -44,6 +43,13 @@ def unlinkable(model: ModelProto) -> str:
         return "it does not say of what versions it is"
     if not _is_whole(model):
         return "it reads what it does not have, or makes a value twice"
+    return _refusal(model)
+
+
+def _refusal(model: ModelProto) -> str:
+    """What the library that links graphs has against one, "" when nothing."""
+    import onnx_ir as ir  # tens of MB with what it imports: only for graphs that nothing else keeps apart
+
     try:
         ir.to_proto(ir.from_proto(model))
     except Exception as fault:  # what a malformed graph makes of a library; ONNX Runtime judges it when it is opened

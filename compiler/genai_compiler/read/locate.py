@@ -8,12 +8,14 @@ import functools
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 
 from genai_compiler.read.places import DocPath
+
+Mark = TypeVar("Mark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,14 @@ class Located:
     path: DocPath
     owner: type[BaseModel] | None
     expected: object
+
+    def marked(self, mark: type[Mark]) -> Mark | None:
+        """What the last field's annotation is marked with, None without a mark of that class."""
+        info = fields_of(self.owner).get(self.field) if self.owner is not None else None
+        if info is None:
+            return None
+        whole = (each for each in info.metadata if isinstance(each, mark))
+        return next(whole, None) or _mark(info.annotation, mark)
 
     @property
     def field(self) -> str:
@@ -112,6 +122,15 @@ def _tag_of(member: object) -> str:
     if model is not None and "kind" in model.model_fields:
         return str(choices(model.model_fields["kind"].annotation)[0])
     return ""
+
+
+def _mark(annotation: object, mark: type[Mark]) -> Mark | None:
+    """The mark inside an annotation of unions and `Annotated`."""
+    for each in get_args(annotation) if get_origin(annotation) is not tuple else ():
+        found = each if isinstance(each, mark) else _mark(each, mark)
+        if found is not None:
+            return found
+    return None
 
 
 def choices(annotation: object) -> tuple[str, ...]:

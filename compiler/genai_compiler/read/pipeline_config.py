@@ -4,11 +4,30 @@ Three texts describe the form and disagree in words; this is their union. Words 
 here, because each dialect spells them its own way: `pipeline_form` tells them apart.
 """
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from genai_compiler.read.fields import Closed, Count, Items, Name
+from genai_compiler.read.fields import AnIdOrIds, Closed, Count, Items, Name, Words
+
+Phase = Literal["init", "step", "final"]
+PHASES: Mapping[str, Phase] = {
+    "init": "init",
+    "once": "init",
+    "prompt": "init",
+    "step": "step",
+    "always": "step",
+    "final": "final",
+}
+"""Every dialect's word for when a stage runs."""
+LOOPS = ("batched", "per_image")
+STRATEGIES = ("auto", "default", "mrope_3d", "windowed")
+FORMATS = ("auto", "default", "separate", "combined", "cross", "windowed")
+STATES = ("recurrent",)
+PROCESSORS = ("ort-extensions",)
+ENDINGS = ("autoregressive", "single_pass", "denoising")
+"""Every dialect's words."""
 
 
 def _listed(value: object) -> object:
@@ -16,7 +35,7 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Ids = Annotated[Items[int], BeforeValidator(_listed)]
+Ids = Annotated[Items[int], BeforeValidator(_listed), AnIdOrIds()]
 
 
 class SessionEntry(Closed):
@@ -39,8 +58,8 @@ class FlowEntry(Closed):
     """One stage, in the order of execution."""
 
     run: Name
-    when: Name | None = None
-    loop: str | None = None
+    when: Annotated[Name, Words(tuple(PHASES))] | None = None
+    loop: Annotated[str, Words(LOOPS)] | None = None
     loop_over: Name | None = None
     dynamic_shape: DynamicShape | None = None
     cross_attention_from: Name | None = None
@@ -67,7 +86,7 @@ class CacheWindow(Closed):
 class KvCache(Closed):
     """Where a layer's caches are found: templates with one slot for its number."""
 
-    format: Name = "auto"
+    format: Annotated[Name, Words(FORMATS)] = "auto"
     past_key_pattern: Name | None = None
     present_key_pattern: Name | None = None
     past_value_pattern: Name | None = None
@@ -78,7 +97,7 @@ class KvCache(Closed):
 class PositionIds(Closed):
     """How positions are made, and the port that takes them."""
 
-    strategy: Name = "auto"
+    strategy: Annotated[Name, Words(STRATEGIES)] = "auto"
     input_name: Name | None = None
     grid_source: Name | None = None
 
@@ -96,7 +115,7 @@ class PipelineState(Closed):
     kv_cache: KvCache = Field(default_factory=KvCache)
     position_ids: PositionIds = Field(default_factory=PositionIds)
     cross_cache: CrossCache | None = None
-    type: Name | None = None
+    type: Annotated[Name, Words(STATES)] | None = None
 
 
 class ExpectedOutput(Closed):
@@ -110,7 +129,7 @@ class Processor(Closed):
     """A processor of one medium, by its configuration file."""
 
     config: Name | None = None
-    format: Name = "ort-extensions"
+    format: Annotated[Name, Words(PROCESSORS)] = "ort-extensions"
     expected_outputs: dict[str, ExpectedOutput] = Field(default_factory=dict)
 
 
@@ -138,7 +157,7 @@ class PipelineEntry(Closed):
     state: PipelineState = Field(default_factory=PipelineState)
     preprocessing: MediaProcessors = Field(default_factory=MediaProcessors)
     plugin: Plugin | None = None
-    generation_loop: Name | None = None
+    generation_loop: Annotated[Name, Words(ENDINGS)] | None = None
     roles: dict[str, Any] | None = None
     strategy: dict[str, Any] | None = None
     controller: dict[str, Any] | None = None

@@ -6,11 +6,12 @@ Everything here is said by the text alone; no graph has been looked at.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from genai_compiler.problem import CompileError, Problem, Severity
 from genai_compiler.read.pipeline_config import (
+    PHASES,
     FlowEntry,
+    Phase,
     PipelineEntry,
     PipelineState,
     SessionEntry,
@@ -21,21 +22,11 @@ from genai_compiler.read.pipeline_text import PipelineText
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.suggest import closest
 
-Phase = Literal["init", "step", "final"]
 PIPELINE: DocPath = ("pipeline",)
 SESSIONS: DocPath = (*PIPELINE, "sessions")
 FLOW: DocPath = (*PIPELINE, "flow")
 DATAFLOW: DocPath = (*PIPELINE, "dataflow")
 EXTENDS: DocPath = (*PIPELINE, "extends")
-PHASES: Mapping[str, Phase] = {
-    "init": "init",
-    "once": "init",
-    "prompt": "init",
-    "step": "step",
-    "always": "step",
-    "final": "final",
-}
-"""Every dialect's word for when a stage runs."""
 MAX_STAGES = 10
 """Steps that a flow may have."""
 MAX_ENTRIES = 256

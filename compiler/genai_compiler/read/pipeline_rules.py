@@ -5,18 +5,21 @@ The messages of the format's own error contract are given word for word.
 
 from collections.abc import Iterable, Iterator
 
-from genai_compiler.read.pipeline_config import Processor
+from genai_compiler.read.pipeline_config import (
+    ENDINGS,
+    FORMATS,
+    LOOPS,
+    PROCESSORS,
+    STATES,
+    STRATEGIES,
+    Processor,
+)
 from genai_compiler.read.pipeline_form import DATAFLOW, FLOW, MAX_STAGES, PIPELINE, SESSIONS, PipelineForm, Resolving
 from genai_compiler.read.pipeline_text import VERSION
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.suggest import closest
 
 STATE: DocPath = (*PIPELINE, "state")
-STRATEGIES = ("auto", "default", "mrope_3d", "windowed")
-_FORMATS = ("auto", "default", "separate", "combined", "cross", "windowed")
-_LOOPS = ("batched", "per_image")
-_PROCESSORS = ("ort-extensions",)
-_ENDINGS = ("autoregressive", "single_pass", "denoising")
 _HAND_WRITTEN = "write the package's loop as inference_metadata.yaml with pipeline.workflow"
 
 
@@ -53,7 +56,7 @@ def _flow(form: PipelineForm, resolving: Resolving) -> None:
     seen: dict[tuple[str, str], int] = {}
     for step in form.flow:
         if step.entry.loop not in (None, ""):
-            _word(resolving, (*step.path, "loop"), "loop", str(step.entry.loop), _LOOPS)
+            _word(resolving, (*step.path, "loop"), "loop", str(step.entry.loop), LOOPS)
         if (step.session, step.phase) in seen:
             what = f'Flow runs session "{step.session}" twice in one phase'
             resolving.report("bad-value", (*step.path, "run"), what, "keep one of the two steps")
@@ -112,9 +115,9 @@ def _state(form: PipelineForm, resolving: Resolving) -> None:
     state, cache = form.state, form.state.kv_cache
     _word(resolving, (*STATE, "position_ids", "strategy"), "position_ids strategy", state.position_ids.strategy,
           STRATEGIES)  # fmt: skip
-    _word(resolving, (*STATE, "kv_cache", "format"), "kv_cache format", cache.format, _FORMATS)
+    _word(resolving, (*STATE, "kv_cache", "format"), "kv_cache format", cache.format, FORMATS)
     if state.type is not None:
-        _word(resolving, (*STATE, "type"), "state type", state.type, ("recurrent",))
+        _word(resolving, (*STATE, "type"), "state type", state.type, STATES)
     if (cross := state.cross_cache) is None:
         return
     path = (*STATE, "cross_cache")
@@ -131,7 +134,7 @@ def _state(form: PipelineForm, resolving: Resolving) -> None:
 def _media(form: PipelineForm, resolving: Resolving) -> None:
     for medium, processor in processors(form):
         path = (*PIPELINE, "preprocessing", medium)
-        _word(resolving, (*path, "format"), "preprocessing format", processor.format, _PROCESSORS)
+        _word(resolving, (*path, "format"), "preprocessing format", processor.format, PROCESSORS)
 
 
 def processors(form: PipelineForm) -> Iterator[tuple[str, Processor]]:
@@ -150,8 +153,8 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
 
     ending = pipeline.generation_loop
     if ending is not None:
-        _word(resolving, (*PIPELINE, "generation_loop"), "generation_loop", ending, _ENDINGS)
-    if ending in _ENDINGS[1:]:
+        _word(resolving, (*PIPELINE, "generation_loop"), "generation_loop", ending, ENDINGS)
+    if ending == "denoising":
         refuse((*PIPELINE, "generation_loop"), f"a generation loop of kind {ending!r} is not compiled yet")
     for key in ("roles", "strategy", "controller"):
         if getattr(pipeline, key):

@@ -7,9 +7,9 @@ axis 1 of [rows, positions, ...] (layouts.py); nothing is guessed from names.
 from collections.abc import Set
 from dataclasses import dataclass
 
-import networkx
 from onnx import GraphProto, ModelProto, NodeProto
 
+from genai_compiler.read.dominators import Flow, immediate_dominators
 from genai_compiler.read.graph_facts import random_ops
 from genai_compiler.read.layouts import PRODUCTS, Held, Layout, layout_of
 from genai_compiler.read.nodes import (
@@ -47,10 +47,10 @@ def logits_projection(model: ModelProto, logits: str, given: Set[str] = frozense
     flow, held = _flow(graph, given), Held(graph)
     if logits not in flow:
         return "the logits do not depend on the inputs"
-    above = networkx.immediate_dominators(flow, _INPUTS)
+    above = immediate_dominators(flow, _INPUTS)
     found: Projection | None = None
     hidden = above[logits]
-    while hidden in held.writers and len(networkx.descendants(flow, hidden)) <= _FAR:
+    while hidden in held.writers and len(flow.descendants(hidden)) <= _FAR:
         behind = _behind(flow, hidden, logits, held)
         if behind is not None and any(operator_of(held.writers[name]) in PRODUCTS for name in behind):
             found = Projection(hidden, behind, held.writers[hidden].name or held.writers[hidden].op_type)
@@ -58,15 +58,14 @@ def logits_projection(model: ModelProto, logits: str, given: Set[str] = frozense
     return found or "the operators before the logits may mix positions, or others read what they make"
 
 
-def _flow(graph: GraphProto, given: Set[str]) -> networkx.DiGraph:
+def _flow(graph: GraphProto, given: Set[str]) -> Flow:
     """An edge from each value to what is made from it, only what depends on the inputs and what else is `given`."""
     held = {each.name for each in graph.initializer} - given
-    flow = networkx.DiGraph()
-    flow.add_edges_from((_INPUTS, each.name) for each in graph.input if each.name not in held)
+    flow = Flow((_INPUTS, each.name) for each in graph.input if each.name not in held)
     for node in graph.node:
         for name in (*node.input, *_captured(node)):
             if name in flow:
-                flow.add_edges_from((name, made) for made in node.output if made)
+                flow.add((name, made) for made in node.output if made)
     return flow
 
 
@@ -76,9 +75,9 @@ def _captured(node: NodeProto) -> set[str]:
     return {name for graph in inner for each in graph.node for name in each.input}
 
 
-def _behind(flow: networkx.DiGraph, hidden: str, logits: str, held: Held) -> tuple[str, ...] | None:
+def _behind(flow: Flow, hidden: str, logits: str, held: Held) -> tuple[str, ...] | None:
     """The values on the way from `hidden` to the logits, when each operator there leaves positions alone."""
-    between = (networkx.descendants(flow, hidden) & networkx.ancestors(flow, logits)) | {logits}
+    between = (flow.descendants(hidden) & flow.ancestors(logits)) | {logits}
     published = {each.name for each in held.graph.output} - {logits}
     order = [name for node in held.graph.node for name in node.output if name in between]
     layouts = {hidden: Layout(3, True)}
@@ -90,6 +89,6 @@ def _behind(flow: networkx.DiGraph, hidden: str, logits: str, held: Held) -> tup
         if layout is None:
             return None
         layouts[name] = layout
-    readers = {made for name in between for made in flow.successors(name)}
+    readers = {made for name in between for made in flow.after[name]}
     alone = readers <= between and layouts[logits] == Layout(3, True)
     return tuple(order) if alone else None

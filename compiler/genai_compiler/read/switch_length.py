@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
-from onnx.reference import ReferenceEvaluator
 
 from genai_compiler.read.graph_facts import length_switches
 from genai_compiler.read.nodes import input_at, is_onnx
@@ -50,6 +49,8 @@ def _turn(graph: GraphProto, node: NodeProto, mask: str, threshold: int) -> int:
     part = _part(graph, node, mask)
     if part is None:
         return 0
+    from onnx.reference import ReferenceEvaluator  # 12 MB: only for graphs that change over
+
     evaluator = ReferenceEvaluator(part)
     lengths = range(max(1, threshold - _AROUND), threshold + _AROUND + 2)
     try:

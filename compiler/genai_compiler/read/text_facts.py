@@ -14,9 +14,11 @@ from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
 from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.token_ids import TokenIds, token_ids
 
 _PROCESSOR = "processor_config.json"
 _MOST_DIGITS = 18  # of an id that is written as a key
+_NO_IDS = TokenIds()
 MAX_BYTES = 256 << 20  # tokenizers of large vocabularies take tens of MB
 
 
@@ -33,7 +35,7 @@ class TextFacts:
     """Token ids and text files. File names are package-relative with `/`; None where the package has no such file.
 
     bos, pad, decoder_start: None where nobody says; decoder_start begins what a decoder beside an encoder makes.
-    context_length: (file, length) of a side file that states one.
+    context_length: (file, length) of a side file that states one. ids: those that the tokenizer has.
     """
 
     end_ids: tuple[EndId, ...]
@@ -46,6 +48,7 @@ class TextFacts:
     generation_config: str | None
     context_length: tuple[str, int] | None
     decoder_start: int | None = None
+    ids: TokenIds = _NO_IDS
 
     @property
     def eos(self) -> tuple[int, ...]:
@@ -64,7 +67,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     tokenizer = files.load("tokenizer.json")
     side = {name: files.load(name) for name in ("generation_config.json", "tokenizer_config.json", "config.json")}
     special = files.load("special_tokens_map.json")
-    ids = {**_added_ids(side["tokenizer_config.json"]), **_token_ids(tokenizer)}
+    ids = _Ids(tokenizer, side["tokenizer_config.json"])
     said = _end_claims(config, side, special, ids)
     end_ids = _checked(said, vocabulary, config, problems)
     bos = _in_vocabulary(config.bos, ("model", "bos_token_id"), vocabulary, config, problems)
@@ -84,6 +87,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
         generation_config=files.name("generation_config.json"),
         context_length=_context_length(side),
         decoder_start=next((start for each in side.values() for start in _starts(each)), None),
+        ids=token_ids(tokenizer),
     )
     return facts, tuple(problems)
 
@@ -165,7 +169,7 @@ def _end_claims(
     config: GenaiConfig,
     side: Mapping[str, Mapping[str, Any]],
     special: Mapping[str, Any],
-    ids: Mapping[str, int],
+    ids: "_Ids",
 ) -> list[tuple[int, str]]:
     """(id, who says so) of every source in turn."""
     said = [(each, f"{CONFIG_NAME} {format_path(config.eos_path)}") for each in config.eos]
@@ -176,8 +180,8 @@ def _end_claims(
         ("special_tokens_map.json", special),
     ):
         token = _content(holder.get("eos_token"))
-        if token is not None and token in ids:
-            said.append((ids[token], f"{name} eos_token {token!r}"))
+        if token is not None and (number := ids.of(token)) is not None:
+            said.append((number, f"{name} eos_token {token!r}"))
     return said
 
 
@@ -234,18 +238,25 @@ def _warning(config: GenaiConfig, what: str, help: str, code: str = "no-end-toke
     return Problem(code, *named(config, config.eos_path), what, help, Severity.WARNING)
 
 
-def _token_ids(tokenizer: Mapping[str, Any]) -> dict[str, int]:
-    """Text -> id of a tokenizer.json: its vocabulary, and the added tokens, which win."""
-    found: dict[str, int] = {}
-    model = tokenizer.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(vocabulary, dict):
-        found |= {text: each for text, each in vocabulary.items() if isinstance(each, int)}
-    added = tokenizer.get("added_tokens")
-    for token in added if isinstance(added, list) else []:
-        if isinstance(token, dict) and isinstance(token.get("id"), int) and isinstance(token.get("content"), str):
-            found[token["content"]] = token["id"]
-    return found
+class _Ids:
+    """Text -> id: tokens that a tokenizer.json adds count more than its vocabulary, and both more than what a
+    tokenizer_config.json adds. The vocabulary is asked where it is: it can be large.
+    """
+
+    def __init__(self, tokenizer: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        added, model = tokenizer.get("added_tokens"), tokenizer.get("model")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None
+        self._vocabulary: Mapping[str, Any] = vocabulary if isinstance(vocabulary, dict) else {}
+        self._stated = _added_ids(config)
+        self._added: dict[str, int] = {}
+        for token in added if isinstance(added, list) else []:
+            if isinstance(token, dict) and isinstance(token.get("id"), int) and isinstance(token.get("content"), str):
+                self._added[token["content"]] = token["id"]
+
+    def of(self, text: str) -> int | None:
+        """The id of a token, None where no file has it."""
+        found = self._added.get(text, self._vocabulary.get(text))
+        return found if isinstance(found, int) else self._stated.get(text)
 
 
 def _added_ids(config: Mapping[str, Any]) -> dict[str, int]:

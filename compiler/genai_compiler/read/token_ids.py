@@ -3,13 +3,10 @@
 Heads are often padded to a round width, so the graph has rows of logits that no token belongs to.
 """
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-MAX_BYTES = 256 << 20
 MAX_HOLES = 65_536
 
 
@@ -21,15 +18,9 @@ class TokenIds:
     holes: tuple[int, ...] = ()
 
 
-def token_ids(tokenizer: Path | None) -> TokenIds:
-    """The ids of a tokenizer file; TokenIds() when there is none or it can't be read (that is reported elsewhere)."""
-    if tokenizer is None or tokenizer.stat().st_size > MAX_BYTES:
-        return TokenIds()
-    try:
-        data = json.loads(tokenizer.read_bytes().decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return TokenIds()
-    ids = set(_ids(data)) if isinstance(data, dict) else set[int]()
+def token_ids(tokenizer: Mapping[str, Any]) -> TokenIds:
+    """The ids of a tokenizer file's data; TokenIds() when it has none."""
+    ids = set(_ids(tokenizer))
     if not ids:
         return TokenIds()
     count = max(ids) + 1
@@ -38,7 +29,7 @@ def token_ids(tokenizer: Path | None) -> TokenIds:
     return TokenIds(count, holes)
 
 
-def _ids(data: dict[str, Any]) -> Iterable[int]:
+def _ids(data: Mapping[str, Any]) -> Iterable[int]:
     model, added = data.get("model"), data.get("added_tokens")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocabulary, dict):

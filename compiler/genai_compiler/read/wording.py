@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import cast, get_args, get_origin
 
-from genai_compiler.read.locate import as_model, bare, choices, chosen_by_form, has_variants, variants
+from genai_compiler.read.locate import (
+    as_model,
+    bare,
+    choices,
+    chosen_by_form,
+    fields_of,
+    has_variants,
+    variants,
+)
 from genai_compiler.read.places import DocPath, format_path, quoted
 from genai_compiler.read.suggest import closest, listed
 
@@ -53,6 +61,26 @@ def wanted(expected: object) -> str:
         return "a mapping with a kind"
     words = dict.fromkeys(wanted(each) for each in get_args(core))
     return " or ".join(words) if words else "another type"
+
+
+def item_of(expected: object) -> str:
+    """What the entries of a list are, "" for what is no list."""
+    core = bare(expected)
+    return wanted(get_args(core)[0]) if get_origin(core) is tuple and get_args(core) else ""
+
+
+def form_of(expected: object, value: object) -> str:
+    """How a struct, a map of structs or a list of them is written, "" for any other type."""
+    core = bare(expected)
+    if (model := as_model(core)) is not None:
+        return listed(fields_of(model), "its fields")
+    if get_origin(core) is dict:
+        of = as_model(bare(get_args(core)[1]))
+        return f'write {{"NAME": {{...}}}}; {listed(fields_of(of), "fields of each")}' if of is not None else ""
+    of = as_model(bare(get_args(core)[0])) if get_origin(core) is tuple else None
+    if of is None:
+        return ""
+    return "put it in brackets: [{...}]" if isinstance(value, dict) else listed(fields_of(of), "fields of each entry")
 
 
 def struct(path: DocPath) -> str:

@@ -30,10 +30,12 @@ May raise ValueError for parameters it does not know.
 OURS: Mapping[str, tuple[str, str]] = {
     "genai-compile.audio-processor@1": ("audio", "audio_preprocess"),
     "genai-compile.diffusion@1": ("diffusion", "diffusion"),
+    "genai-compile.entry-count@1": ("entry_count", "entry_count"),
     "genai-compile.grid-positions@1": ("grid_positions", "grid_positions"),
     "genai-compile.image-processor@1": ("image.preprocess", "image_preprocess"),
     "genai-compile.join-pictures@1": ("image.one_by_one", "join_pictures"),
     "genai-compile.one-picture@1": ("image.one_by_one", "one_picture"),
+    "genai-compile.window-rows@1": ("image.window_rows", "window_rows"),
     "onnx-genai.audio-preprocess@1": ("audio", "audio_preprocess"),
     "onnx-genai.grammar-guidance@1": ("grammar_guidance", "grammar_guidance"),
     "onnx-genai.image-preprocess@1": ("image.preprocess", "image_preprocess"),

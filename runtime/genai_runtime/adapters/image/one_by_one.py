@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
 Call = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -19,8 +20,27 @@ def one_picture(parameters: Mapping[str, Any]) -> Call:
 
     sizes: int64 [pictures, 2], (height, width) of what is a picture's own of `pixel_values`, [pictures, 3, height,
     width] or with the channels last; the rest is cut off. Without it pictures are as large as the tensor.
+    parameters: grid, the tensor of (frames, height, width) in patches, int64 [pictures, 3], where the others are rows
+    of patches, one picture behind another. Raises RequestError `image-patches` where these are not as many as the
+    grids say.
     """
-    return _picked
+    grid = parameters.get("grid")
+    return _picked if grid is None else lambda inputs: _patches(inputs, str(grid))
+
+
+def _patches(inputs: Mapping[str, Array], grid: str) -> dict[str, Array]:
+    at, grids = int(inputs["at"][0]), inputs[grid]
+    counts = grids.prod(axis=1)
+    made = {grid: np.ascontiguousarray(grids[at : at + 1])}
+    for port, rows in inputs.items():
+        if port in ("at", grid):
+            continue
+        if len(rows) != counts.sum() or not len(grids) or (grids < 1).any():
+            what = f"'{port}' has {len(rows)} patches, and the {len(grids)} grids of '{grid}' take {counts.sum()}"
+            raise RequestError("image-patches", what, help="give the grid of each picture, in order")
+        first = int(counts[:at].sum())
+        made[port] = np.ascontiguousarray(rows[first : first + int(counts[at])])
+    return {**made, "next": np.array([at + 1], np.int64), "more": np.array([at + 1 < len(grids)])}
 
 
 def _picked(inputs: Mapping[str, Array]) -> dict[str, Array]:

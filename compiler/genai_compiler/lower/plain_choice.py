@@ -1,0 +1,159 @@
+"""Three and more graphs of a folder that declares nothing: which of them make one decoder, told by their ports.
+
+A decoder merged of two networks stands for the files that hold each of them alone. Graphs with the same ports are
+variants of one network: which of those is meant nobody can tell.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from genai_compiler.lower.matching import listed, rank_of
+from genai_compiler.lower.plain_ports import PlainPorts
+from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.read.signature import Port, Signature
+
+MOST = 32
+"""Graphs that are looked into."""
+_SHOWN = 12
+_INTEGERS = ("int64", "int32")
+DECODER, FIRST, EMBEDDING, OTHER = "decoder", "decoder of a prompt alone", "embedding of tokens", "graph without state"
+
+_TWO_FILES = (
+    "take the decoder that is merged of both in place of the two: one of prompts and one of later tokens in files of "
+    "their own are not compiled"
+)
+_ONE_BY_ONE = (
+    "choose one with --graph FILE, an encoder and its decoder with --graph twice, or declare the stages in an "
+    "inference_metadata.yaml beside the graph"
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A graph of the folder, and the ports of a decoder as far as it has them."""
+
+    artifact: str
+    signature: Signature
+    ports: PlainPorts
+
+    @property
+    def form(self) -> tuple[frozenset[tuple[str, int | None]], frozenset[tuple[str, int | None]]]:
+        """Names and ranks of its ports: types differ from one variant to another."""
+        inputs, outputs = self.signature.inputs, self.signature.outputs
+        return frozenset((x.name, rank_of(x)) for x in inputs), frozenset((x.name, rank_of(x)) for x in outputs)
+
+    @property
+    def merged(self) -> bool:
+        """Whether it holds two networks behind a flag."""
+        return self.ports.keeps and any(x.dtype == "bool" and x.shape in ((), (1,)) for x in self.signature.inputs)
+
+    def is_network_of(self, other: "Candidate") -> bool:
+        """Whether the other one has all its ports: it is one of the two networks there."""
+        (mine, made), (inputs, outputs) = self.form, other.form
+        decodes = self.ports.keeps or "logits_output" in self.ports.io
+        return other.merged and not self.merged and decodes and mine < inputs and made <= outputs
+
+
+def chosen_of(folder: str, candidates: Sequence[Candidate]) -> tuple[list[str], tuple[str, ...]]:
+    """(the one graph, or the encoder and the decoder, that the folder is; notes on those that are left aside).
+
+    Raises CompileError `several-graphs`, which says what each graph is.
+    """
+    aside = [each for each in candidates if any(each.is_network_of(other) for other in candidates)]
+    groups: dict[object, list[Candidate]] = {}
+    for each in candidates:
+        if each not in aside:
+            groups.setdefault(each.form, []).append(each)
+    alone = [group[0] for group in groups.values() if len(group) == 1]
+    if len(alone) == len(groups) and len(alone) < 3 and any(each.ports.keeps for each in alone):
+        named = listed(each.artifact for each in aside)
+        return [each.artifact for each in alone], (f"left aside: {named}, which the merged decoder holds",)
+    raise CompileError([_refused(folder, candidates, aside, list(groups.values()))])
+
+
+def _refused(
+    folder: str, candidates: Sequence[Candidate], aside: Sequence[Candidate], groups: list[list[Candidate]]
+) -> Problem:
+    roles = [(_role(group[0], candidates), group) for group in groups]
+    told = [f"{role}: {_files(group)}" for role, group in roles]
+    told += [f"in the merged decoder, too: {_files(aside)}"] if aside else []
+    what = f"the folder holds {len(candidates)} graphs and declares none of them; {'; '.join(told)}"
+    return Problem("several-graphs", Place(folder), "", what, _way_out(roles))
+
+
+def _files(group: Sequence[Candidate]) -> str:
+    names = ", ".join(each.artifact for each in group[:_SHOWN])
+    return f"{len(group)} variants, {names}" if len(group) > 1 else names
+
+
+def _role(graph: Candidate, all_graphs: Sequence[Candidate]) -> str:
+    keeping = [each for each in all_graphs if each.ports.keeps]
+    if graph.ports.keeps:
+        return DECODER
+    made = {each.name for each in graph.signature.outputs}
+    states = [set(each.ports.io.get("kv_outputs", ())) for each in keeping]
+    if any(each and each <= made for each in states):
+        return FIRST
+    return EMBEDDING if any(_embeds(graph, each) for each in keeping) else OTHER
+
+
+def _embeds(graph: Candidate, decoder: Candidate) -> bool:
+    """Whether it makes what a decoder without token ids takes, of token ids."""
+    if "token_input" in decoder.ports.io or not _tokens(graph.signature):
+        return False
+    taken = [each for each in decoder.signature.inputs if "float" in each.dtype and rank_of(each) == 3]
+    return any(_alike(made, port) for made in graph.signature.outputs for port in taken)
+
+
+def _tokens(signature: Signature) -> list[Port]:
+    return [each for each in signature.inputs if each.dtype in _INTEGERS and rank_of(each) == 2]
+
+
+def _alike(made: Port, port: Port) -> bool:
+    one, other = (made.shape or (None,))[-1], (port.shape or (None,))[-1]
+    return made.dtype == port.dtype and rank_of(made) == rank_of(port) and one == other
+
+
+def _way_out(roles: Sequence[tuple[str, list[Candidate]]]) -> str:
+    kinds = [role for role, _ in roles]
+    first = {role: group[0] for role, group in reversed(roles)}
+    if EMBEDDING in kinds and DECODER in kinds:
+        return _of_embeddings(first[EMBEDDING], first[DECODER], [g[0] for role, g in roles if role == OTHER])
+    if FIRST in kinds:
+        return _TWO_FILES
+    if len(roles) < 3 and DECODER in kinds:
+        files = " ".join(f"--graph {group[0].artifact}" for _, group in roles)
+        each = "one" if len(roles) == 1 else "one of each"
+        return f"choose {each}, for example {files}"
+    return _ONE_BY_ONE
+
+
+def _of_embeddings(embedding: Candidate, decoder: Candidate, others: Sequence[Candidate]) -> str:
+    """What a decoder behind an embedding needs to be declared."""
+    entries = [each for each in embedding.signature.inputs if "float" in each.dtype]
+    sessions = {"embedding": embedding, "decoder": decoder}
+    wires = list(_wires("embedding", embedding, "decoder", decoder))
+    for at, other in enumerate(others):
+        joined = list(_wires(f"media{at or ''}", other, "embedding", embedding))
+        if not joined:
+            names = listed(each.name for each in other.signature.outputs)
+            gives = f"{other.artifact} gives {names}, and no graph puts that among the embeddings"
+            way = "export an embedding that takes it beside the token ids" if not entries else "join it by hand"
+            return f"{gives}: {way}, and declare the stages (pipeline.workflow, or genai_config.json version 2)"
+        sessions = {f"media{at or ''}": other, **sessions}
+        wires = [*joined, *wires]
+    pipeline = {
+        "sessions": {name: {"file": each.artifact} for name, each in sessions.items()},
+        "flow": [{"run": name, "when": "step" if each is decoder else "init"} for name, each in sessions.items()],
+        "dataflow": [{"from": one, "to": other} for one, other in wires],
+    }
+    return f"declare them in a genai_config.json: {json.dumps({'version': 2, 'pipeline': pipeline})}"
+
+
+def _wires(source: str, one: Candidate, target: str, other: Candidate) -> Iterator[tuple[str, str]]:
+    """What one gives that is in the form of exactly one float input of the other."""
+    for port in (each for each in other.signature.inputs if "float" in each.dtype and rank_of(each) in (2, 3)):
+        made = [each for each in one.signature.outputs if _alike(each, port)]
+        if len(made) == 1:
+            yield f"{source}.{made[0].name}", f"{target}.{port.name}"
