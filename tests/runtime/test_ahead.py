@@ -129,6 +129,28 @@ def test_one_thread_opens_all_one_after_the_other() -> None:
     assert (who, max(most), left()) == ({"genai-open"}, 1, [])
 
 
+@pytest.mark.parametrize("at_once", [1, AT_ONCE])
+def test_who_asks_may_be_faster_than_the_threads(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy system lets a thread begin late: what was asked for by then is opened and handed over all the same."""
+    begin, work = threading.Event(), Ahead._work
+
+    def late(self: Ahead, *given: Any) -> None:
+        begin.wait()
+        work(self, *given)
+
+    monkeypatch.setattr(Ahead, "_work", late)
+    ahead, found = Ahead(str.upper, ["a", "b"], at_once), list[str]()
+    ahead.start()
+    asking = threading.Thread(target=lambda: found.extend(map(ahead.take, "ab")), daemon=True)
+    asking.start()
+    while "a" in ahead:  # it waits for this one, or opens it itself
+        threading.Event().wait(0.001)
+    begin.set()
+    asking.join(30)
+    assert found == ["A", "B"]
+    ahead.stop()
+
+
 @pytest.mark.parametrize(("provider", "threads"), [(CPU, AT_ONCE), ("CUDAExecutionProvider", 1)])
 def test_other_devices_get_one_thread(monkeypatch: pytest.MonkeyPatch, provider: str, threads: int) -> None:
     monkeypatch.setattr(sessions, "allowed_cores", lambda: Cores(8, "said here"))
