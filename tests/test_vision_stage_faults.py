@@ -12,6 +12,7 @@ from genai_compiler import compile_package
 from genai_runtime.adapters.entry_count import entry_count
 from genai_runtime.adapters.image.one_by_one import one_picture
 from genai_runtime.adapters.image.window_rows import window_rows
+from genai_runtime.problem import RequestError
 
 from tests.staged_packages import refused
 from tests.test_stages_beside import MEDIA
@@ -147,6 +148,21 @@ def test_rows_go_into_windows_and_back(height: int, width: int, edge: int) -> No
     back = window_rows({"edge": edge, "merge": 2, "back": True})
     groups = np.array(order)[None, :, None]
     assert back({"rows": groups, "grids": grid})["rows"].ravel().tolist() == list(range(height * width))
+
+
+@pytest.mark.parametrize("edge", [7, 1 << 40])
+def test_a_window_larger_than_the_picture_changes_no_order(edge: int) -> None:
+    rows, grid = np.arange(24)[:, None], np.array([[1, 4, 6]])
+    for back, given in ((False, rows), (True, rows[:6])):
+        made = window_rows({"edge": edge, "merge": 2, "back": back})({"rows": given, "grids": grid})["rows"]
+        assert made.tolist() == given.tolist()
+
+
+def test_a_grid_that_no_memory_would_hold_is_refused() -> None:
+    call = window_rows({"edge": 2, "merge": 2, "back": False})
+    with pytest.raises(RequestError) as caught:
+        call({"rows": np.zeros((4, 1)), "grids": np.array([[1, 1 << 31, 1 << 31]])})
+    assert (caught.value.code, str(1 << 62) in str(caught.value.help)) == ("image-patches", True)
 
 
 def test_adapters_refuse_parameters_they_do_not_know() -> None:
