@@ -79,10 +79,21 @@ def test_the_manifest_names_what_the_executor_asks_for(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_opens_once_and_not_by_who_loads(compiled: Compiled, case: str, opened: list[tuple[str, str]]) -> None:
-    folder = compiled(case)[0]
-    genai_runtime.load(folder, threads=1).close()
+def test_each_opens_once_and_not_by_who_loads(
+    compiled: Compiled, case: str, opened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, whole = compiled(case)[0], opening._executor_class
     names = stated(folder)["opens"]
+
+    def slow(manifest: Any) -> Any:
+        for _ in range(10_000 if names else 0):  # until a thread has begun with one
+            if opened:
+                break
+            threading.Event().wait(0.001)
+        return whole(manifest)
+
+    monkeypatch.setattr(opening, "_executor_class", slow)
+    genai_runtime.load(folder, threads=1).close()
     assert sorted(file for file, _ in opened) == sorted(files_of(folder, names))
     main = sum(thread == "MainThread" for _, thread in opened)
     assert main <= max(0, len(names) - 1), "the first is begun before anybody asks"
