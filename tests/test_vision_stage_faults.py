@@ -181,3 +181,13 @@ def test_pictures_of_packed_patches_come_out_one_by_one() -> None:
         assert made["pixels"].ravel().tolist() == list(wanted)
         assert made["grid"].tolist() == grids[at : at + 1].tolist()
         assert (made["next"].tolist(), made["more"].tolist()) == ([at + 1], [at == 0])
+
+
+@pytest.mark.parametrize(
+    ("grids", "words"), [([], "has no grid"), ([[1, -2, -2]], "below 1: -2"), ([[1, 2, 3]], "take 6")]
+)
+def test_grids_that_are_none_are_named(grids: list[list[int]], words: str) -> None:
+    given = {"grid": np.array(grids, np.int64).reshape(-1, 3), "pixels": np.zeros((4, 1)), "at": np.array([0])}
+    with pytest.raises(RequestError, match=words) as caught:
+        one_picture({"grid": "grid"})(given)
+    assert caught.value.code == "image-patches"
