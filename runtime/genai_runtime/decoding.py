@@ -238,10 +238,8 @@ class Decoding:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         feeds |= self.lengths_of(self.lengths - 1, self.first)
         if spec.positions is not None:
-            own = self._positions_of(np.where(valid, np.arange(self.first), 0))
-            feeds[spec.positions[0]] = (
-                own if self.places is None else np.ascontiguousarray(self.places[..., : self.first])
-            )
+            own = self._positions_of(np.where(valid, np.arange(self.first), 0)) if self.places is None else self.places
+            feeds[spec.positions[0]] = np.ascontiguousarray(own[..., : self.first])
         if spec.last_position:
             feeds[spec.last_position] = np.ascontiguousarray((self.lengths - 1).reshape(-1, 1, 1))
         return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths, room)

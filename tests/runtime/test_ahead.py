@@ -1,12 +1,10 @@
 """Sessions that threads open while the executor is imported: which, by whom, and what is told when one fails."""
 
-import gc
+import hashlib
+import inspect
 import json
 import shutil
-import subprocess
-import sys
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +12,9 @@ from typing import Any
 
 import genai_runtime
 import pytest
-from genai_runtime import LoadError, binding, opening, sessions
+import tokenizers
+from genai_compiler import compile_package
+from genai_runtime import LoadError, binding, cli, opening, sessions, tokenizer
 from genai_runtime.ahead import AT_ONCE, Ahead
 from genai_runtime.cores import Cores
 from genai_runtime.providers import CPU
@@ -79,10 +79,21 @@ def test_the_manifest_names_what_the_executor_asks_for(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_opens_once_and_not_by_who_loads(compiled: Compiled, case: str, opened: list[tuple[str, str]]) -> None:
-    folder = compiled(case)[0]
-    genai_runtime.load(folder, threads=1).close()
+def test_each_opens_once_and_not_by_who_loads(
+    compiled: Compiled, case: str, opened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, whole = compiled(case)[0], opening._executor_class
     names = stated(folder)["opens"]
+
+    def slow(manifest: Any) -> Any:
+        for _ in range(10_000 if names else 0):  # until a thread has begun with one
+            if opened:
+                break
+            threading.Event().wait(0.001)
+        return whole(manifest)
+
+    monkeypatch.setattr(opening, "_executor_class", slow)
+    genai_runtime.load(folder, threads=1).close()
     assert sorted(file for file, _ in opened) == sorted(files_of(folder, names))
     main = sum(thread == "MainThread" for _, thread in opened)
     assert main <= max(0, len(names) - 1), "the first is begun before anybody asks"
@@ -125,29 +136,25 @@ def test_one_thread_opens_all_one_after_the_other() -> None:
     assert (who, max(most), left()) == ({"genai-open"}, 1, [])
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_thread_that_begins_late_gives_what_was_asked_for_before(
-    at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine is busy: somebody waits for a session when its thread comes to its first line."""
-    asked, whole = threading.Event(), Ahead._work
+@pytest.mark.parametrize("at_once", [1, AT_ONCE])
+def test_who_asks_may_be_faster_than_the_threads(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy system lets a thread begin late: what was asked for by then is opened and handed over all the same."""
+    begin, work = threading.Event(), Ahead._work
 
     def late(self: Ahead, *given: Any) -> None:
-        assert asked.wait(60)
-        whole(self, *given)
+        begin.wait()
+        work(self, *given)
 
     monkeypatch.setattr(Ahead, "_work", late)
-    monkeypatch.setattr(Ahead, "_claimed", lambda *_: False)  # as when the thread has just begun with it
-    ahead = Ahead(str.upper, ["a", "b"], at_once)
+    ahead, found = Ahead(str.upper, ["a", "b"], at_once), list[str]()
     ahead.start()
-    taken = list[str]()
-    waits = threading.Thread(target=lambda: taken.append(ahead.take("a")), daemon=True)
-    waits.start()
-    while "a" in ahead:
-        waits.join(0.001)
-    asked.set()
-    waits.join(20)
-    assert taken == ["A"]
+    asking = threading.Thread(target=lambda: found.extend(map(ahead.take, "ab")), daemon=True)
+    asking.start()
+    while "a" in ahead:  # it waits for this one, or opens it itself
+        threading.Event().wait(0.001)
+    begin.set()
+    asking.join(30)
+    assert found == ["A", "B"]
     ahead.stop()
 
 
@@ -231,104 +238,72 @@ def test_eight_threads_load_at_once(compiled: Compiled) -> None:
     assert left() == []
 
 
-# ---- failures --------------------------------------------------------------------------------------------------------
+# ---- the tokenizer ---------------------------------------------------------------------------------------------------
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, files: list[str], made: list[Any]) -> None:
-    """Sessions of these files can't be opened; of the others `made` gets weak references."""
-    whole = binding.open_session
-
-    def opening(graph: Path, *rest: Any) -> Any:
-        if graph.name in files:
-            raise RuntimeError(f"refused: {graph.name}")
-        session = whole(graph, *rest)
-        made.append(weakref.ref(session._sess))
-        return session
-
-    monkeypatch.setattr(binding, "open_session", opening)
-
-
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_one_that_fails_is_told_and_the_others_go(compiled: Compiled, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = compiled(SEVERAL)[0]
-    name = stated(folder)["opens"][at]
-    made = list[Any]()
-    failing(monkeypatch, files_of(folder, [name]), made)
-    with pytest.raises(LoadError) as caught:
-        genai_runtime.load(folder, threads=1)
-    assert caught.value.code == "session-failed"
-    assert f"component '{name}'" in caught.value.what
-    del caught
-    assert left() == []
-    gc.collect()
-    assert [each() for each in made] == [None] * len(made)
-
-
-def test_of_several_failures_the_first_that_is_asked_for_is_told(
+def test_for_text_the_tokenizer_is_opened_before_the_sessions_are_asked_for(
     compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of them fails last."""
-    folder = compiled(SEVERAL)[0]
-    files = files_of(folder, stated(folder)["opens"])
-    for last in files:
-        failed = threading.Event()
+    order, opens, takes = list[str](), tokenizer.open_tokenizer, Ahead.take
 
-        def refusing(graph: Path, *_: Any, last: str = last, failed: threading.Event = failed) -> Any:
-            if graph.name == last:
-                failed.wait(0.2)  # an other fails meanwhile, where a thread has it
-            failed.set()
-            raise RuntimeError(f"refused: {graph.name}")
+    def noted_open(*given: Any) -> Any:
+        order.append("tokenizer")
+        return opens(*given)
 
-        monkeypatch.setattr(binding, "open_session", refusing)
-        with pytest.raises(LoadError, match=f"refused: {files[0]}"):
-            genai_runtime.load(folder, threads=1)
-        assert left() == []
+    def noted_take(self: Ahead, name: str) -> Any:
+        order.append(name)
+        return takes(self, name)
+
+    monkeypatch.setattr(tokenizer, "open_tokenizer", noted_open)
+    monkeypatch.setattr(Ahead, "take", noted_take)
+    with genai_runtime.load(compiled("tiny-gqa-v1")[0], threads=1, text=True) as model:
+        assert order == ["tokenizer", "decoder"]
+        wanted = tokenizers.Tokenizer.from_file(str(FIXTURES / "tiny-gqa-v1" / "tokenizer.json")).encode("the hat").ids
+        assert model.tokenizer.encode("the hat") == wanted
+    assert order == ["tokenizer", "decoder"]
 
 
-def test_a_failing_import_waits_for_the_sessions_and_drops_them(
-    compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+def test_a_package_without_a_tokenizer_loads_for_text_too(compiled: Compiled) -> None:
+    with genai_runtime.load(compiled("session-counter")[0], threads=1, text=True) as model:
+        with pytest.raises(LoadError) as caught:
+            _ = model.tokenizer
+        assert caught.value.code == "no-tokenizer"
+
+
+def test_a_tokenizer_that_does_not_open_is_told_when_text_is_asked_for(tmp_path: Path) -> None:
+    package = shutil.copytree(FIXTURES / "tiny-gqa-v1", tmp_path / "package")
+    compile_package(package, out=tmp_path / "compiled")
+    text = json.dumps({"model": {"type": "no such model"}})
+    (package / "tokenizer.json").write_text(text, "utf-8")
+    data = stated(tmp_path / "compiled")
+    entry = next(each for each in data["files"] if each["path"] == "tokenizer.json")
+    entry.update(size=len(text), sha256=hashlib.sha256(text.encode()).hexdigest())
+    (tmp_path / "compiled" / "manifest.json").write_text(json.dumps(data), "utf-8")
+    with genai_runtime.load(tmp_path / "compiled", threads=1, text=True) as model:
+        assert len(model.generate([1, 9], max_new_tokens=2).tokens) == 2
+        with pytest.raises(LoadError) as caught:
+            model.generate("the hat", max_new_tokens=2)
+        assert caught.value.code == "bad-tokenizer"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["--tokens", "1,9"], False),
+        (["--describe"], False),
+        (["--prompt", "the hat"], True),
+        (["--chat", "the hat"], True),
+    ],
+)
+def test_the_command_says_whether_text_comes(
+    compiled: Compiled, arguments: list[str], wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for failure in (LoadError("damaged-folder", "of the executor"), KeyboardInterrupt()):
-        made = list[Any]()
-        failing(monkeypatch, [], made)
+    found, whole = list[object](), opening.load
 
-        def importing(*_: Any, failure: BaseException = failure) -> Any:
-            raise failure
+    def noted(*given: Any) -> Any:
+        found.append(dict(zip(inspect.signature(whole).parameters, given, strict=False))["text"])
+        raise KeyboardInterrupt
 
-        monkeypatch.setattr(opening, "_executor_class", importing)
-        with pytest.raises(type(failure)):
-            genai_runtime.load(compiled(SEVERAL)[0], threads=1)
-        assert left() == []
-        gc.collect()
-        assert [each() for each in made] == [None] * len(made)
-
-
-def test_without_a_thread_left_in_the_system_who_asks_opens(
-    compiled: Compiled, opened: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_more(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", no_more)
-    folder = compiled(SEVERAL)[0]
-    genai_runtime.load(folder, threads=1).close()
-    assert opened == [(file, "MainThread") for file in files_of(folder, stated(folder)["opens"])]
-
-
-def test_an_interrupt_of_the_command_while_sessions_open(compiled: Compiled) -> None:
-    """The signal comes while a thread is within a session's opening: exit code 3 and a word, no traceback, no abort."""
-    code = f"""
-import os, signal, sys
-from genai_runtime import binding
-
-whole = binding.open_session
-def interrupted(*given):
-    os.kill(os.getpid(), signal.SIGINT)
-    return whole(*given)
-
-binding.open_session = interrupted
-from genai_runtime.cli import main
-raise SystemExit(main([{str(compiled(SEVERAL)[0])!r}, "--describe"]))
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr.strip()) == (3, "interrupted")
+    monkeypatch.setattr(opening, "load", noted)
+    assert cli.main([str(compiled("tiny-gqa-v1")[0]), *arguments]) == 3
+    assert found == [wanted]
