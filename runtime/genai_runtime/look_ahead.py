@@ -66,7 +66,7 @@ def run_again(
     """Repeat a run that has failed, with nothing to look ahead to; what was written in place is written once more.
 
     Returns what the light run takes in the next iteration: what ports had, and results. Raises what the held run does.
-    What a port had is copied: that iteration writes its own next number over it before the light run says what is wrong.
+    What a port had is copied: that iteration writes a number over it before the light run says what is wrong.
     """
     values = [_copied(bank.taken(each)) if isinstance(each, str) else each for each in light]
     look_no_further(bank, ports, idle)
