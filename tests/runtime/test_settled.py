@@ -168,6 +168,17 @@ def test_any_masks_give_what_cells_of_their_own_give(forms: Forms, name: str) ->
     assert min(ends.count(""), ends.count("step-failed")) > 5
 
 
+def test_the_value_that_is_wrong_is_named_as_it_was(forms: Forms) -> None:
+    """The iteration that the script lacks, not the one behind it, which the next run would have looked ahead to."""
+    _, turned, plain = forms("turned")
+    inputs = next(each for each in map(any_masks, range(80)) if each["k"].shape[0] == 1)
+    inputs |= {"goes": np.ones_like(inputs["goes"]), "turns": np.array([STEPS + 3])}
+    inputs["masks"][:] = inputs["masks"][:1]
+    for model in (turned, plain):
+        with pytest.raises(ExecutionError, match=f"idx={STEPS} must be within"):
+            model.run(inputs)
+
+
 # ---- a decoder -------------------------------------------------------------------------------------------------------
 
 PROMPTS = [[1, 10, 20, 30], [5, 6, 7, 8], [3, 40, 41, 42]]
