@@ -29,7 +29,9 @@ def test_stages(case: str, compiled: Compiled, golden: Callable[[str], SnapshotA
 
 @pytest.mark.parametrize("case", CASES)
 def test_golden_holds_these_files_and_no_others(case: str, compiled: Compiled) -> None:
-    assert sorted(each.name for each in (GOLDEN / case).iterdir()) == sorted(compiled(case)[1].files)
+    there, made = {each.name for each in (GOLDEN / case).iterdir()}, set(compiled(case)[1].files)
+    assert sorted(there - made) == [], f"no stage makes these: remove them from golden/{case}"
+    assert sorted(made - there) == []
 
 
 def test_golden_folders_are_the_fixtures() -> None:

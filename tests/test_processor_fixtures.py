@@ -5,6 +5,7 @@ What goes into the graphs is made here by Pillow and by sums written out, withou
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -172,6 +173,15 @@ def test_places_and_files_that_do_not_agree(model: Models, text: str, images: in
     with pytest.raises(RequestError) as refused:
         _ = model(FIELDS).generate(text, **files, **GREEDY).tokens
     assert refused.value.code == code
+
+
+def test_the_way_out_is_a_place_that_is_taken(model: Models) -> None:
+    """Places are numbered here: what the help says to write is written, and then the prompt is taken."""
+    with pytest.raises(RequestError) as refused:
+        model(FIELDS).count_tokens("hi", images=[picture(20, 20)[1]])
+    assert refused.value.help is not None
+    (place,) = re.findall(r"write (\S+) where", refused.value.help)
+    assert model(FIELDS).count_tokens(place + "hi", images=[picture(20, 20)[1]]) > model(FIELDS).count_tokens("hi")
 
 
 def test_a_run_is_held_to_its_sounds(model: Models) -> None:

@@ -99,7 +99,9 @@ def _refuse_missing(inputs: Sequence[Input], given: Mapping[str, Array | None], 
     for each in sorted(inputs, key=lambda item: item.name):
         answered = each.source == "request" and each.role in {*roles, ROW_SELECTION}
         if each.required and given[each.name] is None and each.default is None and not answered:
-            raise RequestError("missing-input", f"input '{each.name}' is required and was not given")
+            help = "give run(inputs) a tensor for it; genai-run takes files (--image, --audio), and with --task "
+            help += f"--input {each.application or each.name}=VALUE"
+            raise RequestError("missing-input", f"input '{each.name}' is required and was not given", help=help)
 
 
 def _fallbacks(inputs: Sequence[Input], request: Request) -> Mapping[str, int | float]:

@@ -55,4 +55,4 @@ def _encoded(text: str, tokenizer: Tokenizer, specials: bool) -> list[int]:
 def _refused(opens: str, numbers: Sequence[int], spans: Sequence[Span]) -> RequestError:
     said = ", ".join(map(str, numbers)) or "none"
     what = f"the prompt names the pictures {said} ('{opens}'), and {len(spans)} were given"
-    return RequestError("image-tokens", what, help="name each picture by its number, from 1")
+    return RequestError("image-tokens", what, help=f"name each by its number, from {opens.replace('#', '1')} on")

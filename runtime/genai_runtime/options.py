@@ -125,9 +125,10 @@ def resolve_limits(
         row_values({"max_new_tokens": max_new}, row, len(prompts)).get("max_new_tokens") for row in range(len(prompts))
     ]
     for each in wanted:
-        if each is not None and (isinstance(each, bool) or not isinstance(each, int | np.integer) or each < 0):
-            help = "give one for all rows, or a list with one a row"
-            raise RequestError("bad-length", f"max_new_tokens must be a whole number >= 0, got {each!r}", help=help)
+        whole = isinstance(each, int | np.integer) and not isinstance(each, bool)
+        if each is not None and not (whole and 0 <= each < 2**63):
+            what = f"max_new_tokens must be a whole number within 0..2**63-1, got {each!r}"
+            raise RequestError("bad-length", what, help="give one for all rows, or a list with one a row")
     if context and longest >= context:
         said = "its default" if max_new is None else max_new
         raise RequestError(

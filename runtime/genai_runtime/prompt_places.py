@@ -143,7 +143,9 @@ class Places:
         taken += ", ..." if len(spans) > _MOST_SHOWN else ""
         given = f"{_several(len(spans), self._word)} {'was' if len(spans) == 1 else 'were'} given"
         given += f" ({taken} tokens)" if spans else ""
-        help = f"write {self._opens or shown}{self._closes} once where each {self._word} belongs" if self._opens else ""
+        help = f"write {self._opens}{self._closes} once where each {self._word} belongs" if self._opens else ""
+        if "#" in self._opens:
+            help = f"write {self._opens.replace('#', '1')} where the first {self._word} belongs, and so on"
         return RequestError(self._code, f"the prompt holds {holds}, and {given}", help=help)
 
 

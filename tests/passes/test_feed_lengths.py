@@ -40,7 +40,7 @@ def test_ports_take_the_masks_place() -> None:
     assert after.decoder == replace(plan.decoder, mask=None, lengths=LENGTHS)  # type: ignore[type-var]
     component = after.component("decoder")
     old, new = dict(plan.component("decoder").inputs), dict(component.inputs)
-    assert {name: type for name, type in new.items() if name not in old} == {
+    assert {name: port for name, port in new.items() if name not in old} == {
         "seqlens_k": Type("int32", 1, ("batch",), 0),
         "total_sequence_length": Type("int32", 1, (1,)),
     }

@@ -266,6 +266,7 @@ def test_the_help_of_an_unknown_option_has_every_argument(model: Models) -> None
         ({"prompt": [1], "max_new_tokens": -1}, "bad-length"),
         ({"prompt": [1], "max_new_tokens": 2.5}, "bad-length"),
         ({"prompt": [1], "max_new_tokens": True}, "bad-length"),
+        ({"prompt": [1], "max_new_tokens": 2**63}, "bad-length"),
         ({"prompt": [1] * 64}, "context-exceeded"),
         ({"batch": [[1], [2]], "temperature": [0.5]}, "wrong-row-count"),
         ({"prompt": [1], "stop": ""}, "bad-stop"),

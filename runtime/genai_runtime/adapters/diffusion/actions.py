@@ -115,7 +115,7 @@ def _extent(given: Array, name: str, pixels: int) -> int:
     """Latents along a side of so many pixels."""
     side = int(given.reshape(-1)[0])
     if side == 0:
-        help = "say width and height, or give the noise itself"
+        help = "say width and height (--width, --height), or give the noise itself"
         raise RequestError("bad-picture-size", f"nothing says the {name} of the picture", help=help)
     if side < 0 or side % pixels:
         help = f"a multiple of {pixels}: one latent stands for so many pixels"
