@@ -39,12 +39,12 @@ SWAPPED = {"a": "b", "b": "a", "c": "outside", "d": "d"}
 
 
 def handing(folder: Path, carried: Mapping[str, str]) -> Path:
-    """wide = 100 a + the iteration's number, narrow = it in int32; cells become each other as `carried` says."""
+    """wide = 100 (a mod 1024) + the iteration's number, narrow = it in int32; cells become what `carried` says."""
     folder.mkdir(parents=True)
     sketch = Sketch("play")
     op = sketch.op
     at, a = sketch.input("at", "int64", 1), sketch.input("a", "int64", "batch", 1)
-    wide = op.Add(op.Mul(a, 100), at)
+    wide = op.Add(op.Mul(op.BitwiseAnd(a, 1023), 100), at)
     narrow, live = op.Cast(wide, to=6), op.Greater(op.Squeeze(wide, [1]), -1)
     sketch.output(wide, "wide", "int64", "batch", 1)
     sketch.output(narrow, "narrow", "int32", "batch", 1)
@@ -75,7 +75,8 @@ def expected(carried: Mapping[str, str]) -> list[int]:
     values = {"a": 1, "b": 2, "c": 3, "d": 4, "outside": 5}
     made: list[int] = []
     for at in range(TURNS):
-        made.append(100 * values["a"] + at)
+        made.append(values["a"] % 1024 * 100 + at)
+        values["w"] = made[-1]
         values |= {each: values[following] for each, following in carried.items()}
     return made
 
@@ -99,3 +100,18 @@ def test_cells_become_each_other(carried: Mapping[str, str], shorter: bool, tmp_
         values = [each.value for each in events if each.output == name]
         assert {str(each.dtype) for each in (*values, result.rows(name)[0])} == {dtype}
         assert [each.item() for each in values] == expected(carried)
+
+
+def test_any_carries(tmp_path: Path) -> None:
+    """Cells become each other, what an iteration makes, or what the request has brought."""
+    draw, shorter = np.random.default_rng(3), set[bool]()
+    inputs = {each: np.array([[at + 1]]) for at, each in enumerate((*CELLS, "outside"))}
+    for at in range(16):
+        carried = {each: str(draw.choice([*CELLS, "outside", "w", "w"])) for each in CELLS}
+        made = compile_package(handing(tmp_path / f"{at}", carried), tmp_path / f"out{at}")
+        shorter.add("SETTLED" in made.executor)
+        with genai_runtime.load(tmp_path / f"out{at}", threads=1) as model:
+            for turns in (SETTLED + 1, SETTLED + 2, TURNS):
+                rows = model.run({**inputs, "turns": np.array([turns])}).rows("wide")
+                assert [each.tolist() for each in rows if each is not None] == [[expected(carried)[:turns]]], carried
+    assert shorter == {True, False}
