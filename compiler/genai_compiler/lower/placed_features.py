@@ -99,8 +99,9 @@ def placed_features(config: GenaiConfig, stage: StageGraph) -> PlacedFeatures:
         what = f"{over}: {rows.name!r} is {spell_port(rows)}, which is not float [batch, sequence, features]"
         fault("wrong-port", (*path, "outputs"), what, "export it with rows of features")
     token = config.media_tokens.get("image", _IMAGE_TOKEN)
-    if config.vocab_size is not None and token >= config.vocab_size:
-        what = f"{over}, where the token {token} stands, and the vocabulary has {config.vocab_size}"
+    if token < 0 or (config.vocab_size is not None and token >= config.vocab_size):
+        limit = f"the vocabulary has {config.vocab_size}" if token >= 0 else "ids count from 0"
+        what = f"{over}, where the token {token} stands, and {limit}"
         fault("bad-value", ("model", "image_token_id"), what, "state image_token_id")
     if problems or tokens is None or rows is None:
         raise CompileError(problems)

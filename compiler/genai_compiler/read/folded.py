@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from genai_compiler.read.nodes import is_onnx
+from genai_compiler.read.nodes import elements_of, is_onnx
 
 SMALL, LONG = 64, 1 << 17
 """Elements of a constant that is computed with; of what a Range of two such makes."""
@@ -25,7 +25,8 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 def fold_extents(model: ModelProto, shapes: Mapping[str, Sequence[int | None]]) -> int:
     """Put constants in the place of nodes that compute with extents. shapes: extents of values. Returns how many."""
     graph = model.graph
-    known = {each.name: numpy_helper.to_array(each) for each in graph.initializer if _is_small(each)}
+    small = {each.name: elements_of(each) for each in graph.initializer if _is_small(each)}
+    known = {name: each for name, each in small.items() if each is not None}
     kept, made = list[NodeProto](), dict[str, Numbers]()
     for node in graph.node:
         found = _computed(node, {**known, **made}, shapes) if is_onnx(node) and len(node.output) == 1 else None

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from genai_compiler.read.host_program import HostConstant, HostInput, HostProgram, HostStep
-from genai_compiler.read.nodes import Constants, axes_of, input_at, integer, is_onnx
+from genai_compiler.read.nodes import Constants, axes_of, elements_of, input_at, integer, is_onnx
 from genai_compiler.read.package import Graph
 from genai_compiler.read.signature import Port, dtype_name
 
@@ -75,7 +75,10 @@ def _constants(model: ModelProto) -> Iterator[HostConstant]:
             raise Unhosted("it has constants that are no integers or truth values")
         if prod(tensor.dims) > _LARGEST:
             raise Unhosted(f"it has a constant of more than {_LARGEST} elements")
-        values = tuple(int(each) for each in numpy_helper.to_array(tensor).reshape(-1).tolist())
+        array = elements_of(tensor)
+        if array is None:
+            raise Unhosted("it has a constant that is damaged")
+        values = tuple(int(each) for each in array.reshape(-1).tolist())
         yield HostConstant(name, dtype_name(tensor.data_type), tuple(tensor.dims), values)
 
 
