@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from genai_compiler.read.nodes import elements_of, is_onnx
+from genai_compiler.read.nodes import elements_of, input_at, is_onnx
 
 SMALL, LONG = 64, 1 << 17
 """Elements of a constant that is computed with; of what a Range of two such makes."""
@@ -51,7 +51,7 @@ def _computed(
 ) -> Numbers | None:
     """What the node gives where that is told by numbers; None where it is not, or is too much."""
     if node.op_type == "Shape":
-        shape = shapes.get(node.input[0])
+        shape = shapes.get(input_at(node, 0))
         if shape is None or None in shape:
             return None
         ends = {each.name: int(each.i) for each in node.attribute}
@@ -74,6 +74,7 @@ def _size(node: NodeProto, given: Mapping[str, Numbers]) -> float:
     """Elements of what a node makes that can make more than it takes."""
     values = [given[name].astype(np.float64) for name in node.input if name]
     if node.op_type == "Range":
-        start, limit, delta = (float(each.reshape(-1)[0]) for each in values)
+        numbers = [float(each.reshape(-1)[0]) for each in values if each.size]
+        start, limit, delta = numbers if len(numbers) == 3 else (0.0, 0.0, 0.0)
         return abs((limit - start) / delta) if delta else float("inf")
-    return float(np.prod(values[0])) if node.op_type == "ConstantOfShape" else 0.0
+    return float(np.prod(values[0])) if node.op_type == "ConstantOfShape" and values else 0.0
