@@ -113,6 +113,23 @@ def test_features_of_another_width_than_the_rows_are_refused(tmp_path: Path) -> 
     assert "float32 of 16 features" in refused(package)["wrong-port"]
 
 
+def test_a_first_stage_of_old_operators_is_refused(tmp_path: Path) -> None:
+    """CumSum counts the entries, and there is none before version 11."""
+    package = changed(tmp_path / "p", lambda model: None)
+    graph = onnx.load(package / "embeddings.onnx")
+    graph.opset_import[0].version = 10
+    onnx.save(graph, package / "embeddings.onnx")
+    assert "of version 10 of ONNX's operators" in refused(package)[CLASS]
+
+
+def test_rows_of_64_bits_are_refused(tmp_path: Path) -> None:
+    package = changed(tmp_path / "p", lambda model: None)
+    graph = onnx.load(package / "embeddings.onnx")
+    graph.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    onnx.save(graph, package / "embeddings.onnx")
+    assert "is float64 [batch, sequence, 16], which is not float32 or" in refused(package)["wrong-port"]
+
+
 # ---- requests --------------------------------------------------------------------------------------------------------
 
 
