@@ -43,11 +43,13 @@ def test_every_fixture_is_run_here() -> None:
     flow = {"branch-joins", "nested-loops", "session-counter", "ragged-emit", "bounded-growing", "tiny-decoder"}
     flow |= {"wide-search"}
     elsewhere = {"tiny-held-state", "negatives"}  # tests/runtime/test_held.py, tests/images/test_package.py
+    elsewhere |= {"tiny-turns"}  # tests/runtime/test_settled.py
     elsewhere |= {"tiny-encoder-v2", "tiny-media-v2", "tiny-minimal-v2", "tiny-vision-v2"}  # tests/test_pipelines.py
     elsewhere |= {"tiny-budget-v1", "tiny-even-bands-v2", "tiny-fields-v2", "tiny-tiles-v2"}  # test_processor_fixtures
     elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
     elsewhere |= {"tiny-vision-stages-v1"}  # tests/test_vision_stages.py
+    elsewhere |= {"tiny-embedder-v2"}  # tests/lower/test_pipeline_pass.py
     elsewhere |= {"tiny-denoiser"}  # tests/lower/test_iterative.py
     assert {*flow, *DECODERS, *elsewhere} == set(CASES)
 

@@ -43,6 +43,13 @@ def test_a_guard_on_an_output_without_rows_is_refused(made: Made) -> None:
         made([below("a", "b", "less"), emit("a", "out", when="less")])
 
 
+def test_a_cell_that_nothing_reads(made: Made) -> None:
+    """It is released behind its loop all the same."""
+    body = [add("a", "b", "sum"), emit("sum", "trace", "append", axis=0)]
+    routes = made([counted(body, {"idle": "idle"}), emit("a", "out")], {"idle": cell(ONE, "m")})
+    assert run(routes)["trace"].tolist() == [8] * 4
+
+
 def test_cells_change_all_at_once(made: Made) -> None:
     steps = [counted([traced("x")], {"x": "y", "y": "x"}), emit("x", "out")]
     routes = made(steps, {"x": cell(ONE, "a"), "y": cell(ONE, "b")})

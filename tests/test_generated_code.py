@@ -24,9 +24,9 @@ from tests.two_routes import TwoRoutes
 from tools.fixtures.document import write_document
 
 NODES = (
-    "Module Expr Constant ImportFrom alias Assign AnnAssign AugAssign Add Name Tuple Call keyword ClassDef "
-    "FunctionDef Dict arguments arg Attribute Subscript For If UnaryOp Not USub BoolOp Or BinOp Sub Compare Eq NotEq "
-    "Lt In Break Pass Try ExceptHandler Yield YieldFrom Return Raise Delete Load Store Del"
+    "Module Expr Constant ImportFrom alias Assign AnnAssign AugAssign Add Name Tuple Starred Call keyword ClassDef "
+    "FunctionDef Dict arguments arg Attribute Subscript For If UnaryOp Not USub BoolOp And Or BinOp BitAnd Sub Compare "
+    "Eq NotEq Lt In Break Pass Try ExceptHandler Yield YieldFrom Return Raise Delete Load Store Del"
 )
 ALLOWED = tuple(getattr(ast, each) for each in NODES.split())
 """The kinds of syntax that executors are made of."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from genai_runtime.held import HeldSpec, Holder
     from genai_runtime.host_program import HostConstant, HostInput, HostProgram, HostStep
     from genai_runtime.inputs import Input, bind_inputs
+    from genai_runtime.look_ahead import blank, chain_sets, look_no_further, primed, refused, run_again
     from genai_runtime.packing import Pages
     from genai_runtime.policy import TokenPolicy
     from genai_runtime.publish import Output, Publisher
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from genai_runtime.result import Result
     from genai_runtime.rows import branch_key, iteration_limit, iteration_value, keep_rows, live_rows, unmatched_case
     from genai_runtime.sessions import Sessions
+    from genai_runtime.settled import SETTLED, counter, entries, number, settled
     from genai_runtime.state import Slot
     from genai_runtime.values import merge_axes
 
@@ -53,6 +55,7 @@ ABI_VERSION = 3
 __all__ = [
     "ABI_VERSION",
     "RUN_FAILURES",
+    "SETTLED",
     "AudioFeatures",
     "AudioProgram",
     "BudgetSpec",
@@ -87,9 +90,13 @@ __all__ = [
     "TokenPolicy",
     "agree",
     "bind_inputs",
+    "blank",
     "bounded",
     "branch_key",
+    "chain_sets",
+    "counter",
     "enter",
+    "entries",
     "growing",
     "has_extent",
     "has_form",
@@ -98,8 +105,14 @@ __all__ = [
     "iteration_value",
     "keep_rows",
     "live_rows",
+    "look_no_further",
     "merge_axes",
+    "number",
     "open_adapter",
+    "primed",
+    "refused",
+    "run_again",
+    "settled",
     "unmatched_case",
     "within_capacity",
 ]
@@ -134,15 +147,20 @@ _HOMES = {
     "RUN_FAILURES": "binding",
     "Request": "request",
     "Result": "result",
+    "SETTLED": "settled",
     "Sessions": "sessions",
     "Slot": "state",
     "SpeculativeDecoder": "blocks",
     "TokenPolicy": "policy",
     "agree": "cells",
     "bind_inputs": "inputs",
+    "blank": "look_ahead",
     "bounded": "cells",
     "branch_key": "rows",
+    "chain_sets": "look_ahead",
+    "counter": "settled",
     "enter": "cells",
+    "entries": "settled",
     "growing": "cells",
     "has_extent": "cells",
     "has_form": "cells",
@@ -151,8 +169,14 @@ _HOMES = {
     "iteration_value": "rows",
     "keep_rows": "rows",
     "live_rows": "rows",
+    "look_no_further": "look_ahead",
     "merge_axes": "values",
+    "number": "settled",
     "open_adapter": "adapters",
+    "primed": "look_ahead",
+    "refused": "look_ahead",
+    "run_again": "look_ahead",
+    "settled": "settled",
     "unmatched_case": "rows",
     "within_capacity": "cells",
 }

@@ -10,7 +10,7 @@ entries a row of a cell is zero (onnxruntime, gqa_attention_base.h), so entries 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Held:
         self, session: Any, spec: HeldSpec, initials: Sequence[Value], steps: int, adapted: Mapping[str, Value]
     ) -> None:
         self._session, self._spec, self._initials, self._adapted = session, spec, tuple(initials), adapted
-        self._run = binding.run_bound(session, spec.origin)
+        self.run = binding.run_bound(session, spec.origin)
         self._totals = tuple(each for each in spec.lengths if each[0] in ("width", "sum"))
         self._valid, self._new = spec.place("valid"), spec.place("new")
         self.extent = initials[0].shape()[spec.axis]
@@ -99,6 +99,7 @@ class Held:
         self._next = self._last = Bank(session, (), ())
         self._maximum: Value | None = None
         self._limit = 0
+        self._latest = _Lengths(0, 0, [])
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         lengths = self._lengths(values)
@@ -111,10 +112,10 @@ class Held:
         if bank.given != values:
             bank.give(values)
         try:
-            self._run(bank.bound, None)
+            self.run(bank.bound, None)
         except binding.RUN_FAILURES as failure:
             raise self._failed(str(failure)) from failure
-        self.extent = max(self.extent, lengths.total)
+        self.extent, self._latest = max(self.extent, lengths.total), lengths
         return (bank.made or bank.keep()) if self._spec.steady else bank.hand_over()
 
     def bounded(self, maximum: Value, origin: str) -> None:
@@ -125,6 +126,32 @@ class Held:
         if self.extent > self._limit:
             what = f"the cells of '{self._spec.name}' have extent {self.extent}, their maximum is {self._limit}"
             raise ExecutionError("recurrence", what, origin=origin)
+
+    def sets(self) -> tuple[Bank, ...]:
+        """As Steady.sets, for one row whose total length is a width, or the sum of its valid entries."""
+        last, banks = self._latest, (self._next, self._last)
+        known = all(kind == "width" or place == self._valid for kind, place in self._totals) and last.new != last.total
+        one = self._spec.steady and known and len(last.valid) == 1 and binding.reads_bound(self._session)
+        return tuple(each for each in banks if one and (each.made or not self._spec.outputs))
+
+    def follow(self, entries: Array) -> None:
+        """Before a run on a set: what the only row's valid entries ask for. All other lengths are as they were."""
+        valid = int(np.add.reduce(entries))
+        if valid > self.extent or valid - self._latest.new > self._sound[0]:
+            summed = any(kind == "sum" for kind, _ in self._totals)
+            lengths = replace(self._latest, valid=[valid], total=max(self._latest.total, valid if summed else 0))
+            self._check(lengths)
+            if lengths.total > self._room:
+                self._enlarge(lengths)
+                self._bind(self._next)
+                self._bind(self._last)
+            self._blank(lengths)
+            self.extent = max(self.extent, lengths.total)
+        self._sound = [valid]
+
+    def failed(self, bank: Bank, failure: Exception) -> Exception:
+        """What a failed run on a set comes to."""
+        return self._failed(str(failure))
 
     def _lengths(self, values: Sequence[Value]) -> _Lengths:
         valid, total = _row_sums(values[self._valid]), 0
@@ -166,25 +193,31 @@ class Held:
 
     def _make_room(self, lengths: _Lengths) -> None:
         """Larger buffers with the tokens so far, bound as past and present at once."""
+        self._enlarge(lengths)
+        self._last = self._bank()
+        self._next = self._bank() if self._spec.steady else self._last
+
+    def _enlarge(self, lengths: _Lengths) -> None:
         axis, most = self._spec.axis, self._first + self._steps * lengths.new
         room = max(lengths.total, self.extent, min(most, max(2 * self._room, self.extent + FIRST_ROOM)))
         olds = self._buffers or [to_array(each) for each in self._initials]
         used = (slice(None),) * axis + (slice(0, self.extent),)
         self._buffers = [_larger(old, axis, room, used) for old in olds]
-        self._initials = ()
-        self._room, self._last = room, self._bank()
-        self._next = self._bank() if self._spec.steady else self._last
+        self._initials, self._room = (), room
 
     def _bank(self) -> Bank:
         """What one run is bound to, the buffers as past and present at once."""
         bank = Bank(self._session, self._spec.inputs, self._spec.outputs)
+        self._bind(bank)
+        for port, value in self._adapted.items():
+            bank.bound.bind_ortvalue_input(port, value)
+        return bank
+
+    def _bind(self, bank: Bank) -> None:
         for (past, present), buffer in zip(self._spec.pairs, self._buffers, strict=True):
             value = view(buffer)
             bank.bound.bind_ortvalue_input(past, value)
             bank.bound.bind_ortvalue_output(present, value)
-        for port, value in self._adapted.items():
-            bank.bound.bind_ortvalue_input(port, value)
-        return bank
 
     def _failed(self, what: str) -> ExecutionError:
         where = f"{self._spec.origin} (component '{self._spec.component}')"

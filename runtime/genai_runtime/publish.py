@@ -113,6 +113,28 @@ class Publisher:
         event: Event = _made(self._token_event, (output, 0, token, step))
         return event
 
+    def row_so_far(self, output: str, dtype: str, audience: Audience) -> list[int]:
+        """The list that takes the only row's further tokens, integer [1, 1] each; it begins with those so far."""
+        slots = self._rows.setdefault(output, [Received()])
+        known = slots[0].value()
+        ids: list[int] = [] if known is None else known.reshape(-1).tolist()
+        self._tokens[output] = [ids]
+        audience.tokens = self._tokens
+        self._token_event = TokenEvent if dtype == "int64" else NarrowTokenEvent
+        return ids
+
+    def no_token(self, output: str, length: int, step: int, origin: str) -> Event:
+        """The event of a token that its valid length cuts off. Raises ExecutionError `emit-length` for any but 0."""
+        array = prefix(np.zeros((1, 1), self._token_event.dtype), length, 1, origin)
+        self._rows[output][0].take("append", array, 1, origin)
+        return Event(output, 0, array, step)
+
+    def row_ended(self, output: str) -> None:
+        """The list holds all that the only row is given."""
+        (ids,), slot = self._tokens[output], self._rows[output][0]
+        if ids or slot.chunks:
+            slot.chunks, slot.axis = [np.array([ids], dtype=self._token_event.dtype)], 1
+
     def token(self, output: str, row: int, tokens: Array, step: int) -> Event:
         """Append one row's token, integer [1, 1]: the emit of a token policy that the runtime supplies."""
         token = tokens.item(row)

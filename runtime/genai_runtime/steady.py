@@ -2,7 +2,8 @@
 
 What an iteration gave is read until the end of the next one (compiler, pass keep_results), so the one after that may
 write over it. A result, once made, is the same Python object every other time; on the CPU, inputs are bound anew only
-where they are other objects than two runs before.
+where they are other objects than two runs before. Where all runs of a loop are so, nothing is bound anew after some
+iterations, and the executor has a shorter way for one row (settled.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,22 +11,33 @@ from functools import partial
 from typing import Any
 
 from genai_runtime import binding
+from genai_runtime.problem import ExecutionError
 from genai_runtime.values import Value
 
 
 class Bank:
     """One io-binding and what is bound to it.
 
-    given: the inputs by place, None for what has to be bound before every run; made: the results, None before a run.
+    given: the inputs by place, None for what has to be bound before every run; made: the results, none before a run.
     """
 
     def __init__(self, session: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self.bound = binding.new_bindings(session)
         self._inputs, self._outputs, self._stays = inputs, outputs, binding.reads_bound(session)
         self.given: tuple[Value, ...] = (None,) * len(inputs)  # type: ignore[assignment]
-        self.made: Sequence[Value] | None = None
+        self.made: Sequence[Value] = ()
         for port in outputs:
             self.bound.bind_output(port, binding.CPU)
+
+    def always(self, port: str, value: Value) -> None:
+        """From now on this input is this tensor, into which each iteration's number is written."""
+        self.bound.bind_ortvalue_input(port, value)
+        pairs = zip(self._inputs, self.given, strict=True)
+        self.given = tuple(value if each == port else known for each, known in pairs)
+
+    def taken(self, port: str) -> Value:
+        """What is bound to an input."""
+        return self.given[self._inputs.index(port)]
 
     def give(self, values: tuple[Value, ...]) -> None:
         """Bind these inputs, where they are not bound yet."""
@@ -70,10 +82,11 @@ class Steady:
         origin: str,
         otherwise: Callable[..., Sequence[Value]],
     ) -> None:
-        self._run, self._otherwise = binding.run_bound(session, origin), otherwise
-        self._make, self._runs = partial(Bank, session, *ports), 0
+        self.run, self._otherwise = binding.run_bound(session, origin), otherwise
+        self._make, self._runs, self._origin = partial(Bank, session, *ports), 0, origin
         self._next: Bank | None = None
         self._last: Bank | None = None
+        self._sound = binding.reads_bound(session)
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         """One run; raises what the runner raises. A failed run is repeated by it: no input has been touched."""
@@ -87,7 +100,21 @@ class Steady:
         if bank.given != values:
             bank.give(values)
         try:
-            self._run(bank.bound, None)
+            self.run(bank.bound, None)
         except binding.RUN_FAILURES:
+            self._sound = False
             return self._otherwise(*values)
         return bank.made or bank.keep()
+
+    def sets(self) -> tuple[Bank, ...]:
+        """The set of the next run and that of the last; none where a run may need something else than these."""
+        banks = (self._next, self._last)
+        return tuple(each for each in banks if each is not None and each.made and self._sound)
+
+    def failed(self, bank: Bank, failure: Exception) -> Exception:
+        """What a run on a set comes to that has failed: the runner, given the same, says it in its own words."""
+        try:
+            self._otherwise(*bank.given)
+        except ExecutionError as said:
+            return said
+        return ExecutionError("step-failed", str(failure), origin=self._origin)

@@ -129,6 +129,32 @@ def test_one_thread_opens_all_one_after_the_other() -> None:
     assert (who, max(most), left()) == ({"genai-open"}, 1, [])
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_thread_that_begins_late_gives_what_was_asked_for_before(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is busy: somebody waits for a session when its thread comes to its first line."""
+    asked, whole = threading.Event(), Ahead._work
+
+    def late(self: Ahead, *given: Any) -> None:
+        assert asked.wait(60)
+        whole(self, *given)
+
+    monkeypatch.setattr(Ahead, "_work", late)
+    monkeypatch.setattr(Ahead, "_claimed", lambda *_: False)  # as when the thread has just begun with it
+    ahead = Ahead(str.upper, ["a", "b"], at_once)
+    ahead.start()
+    taken = list[str]()
+    waits = threading.Thread(target=lambda: taken.append(ahead.take("a")), daemon=True)
+    waits.start()
+    while "a" in ahead:
+        waits.join(0.001)
+    asked.set()
+    waits.join(20)
+    assert taken == ["A"]
+    ahead.stop()
+
+
 @pytest.mark.parametrize(("provider", "threads"), [(CPU, AT_ONCE), ("CUDAExecutionProvider", 1)])
 def test_other_devices_get_one_thread(monkeypatch: pytest.MonkeyPatch, provider: str, threads: int) -> None:
     monkeypatch.setattr(sessions, "allowed_cores", lambda: Cores(8, "said here"))

@@ -1,11 +1,13 @@
 """Ops -> flat views: every name chosen, every argument spelled. A view is a template's name and the text it places."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from genai_compiler.emit.adapter_views import adapted_argument, selection_call
 from genai_compiler.emit.decoder_views import DecoderViews
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Writing
+from genai_compiler.emit.settled_views import SettledViews
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
     Branch,
@@ -32,6 +34,7 @@ from genai_compiler.plan.ir import (
     StartPolicy,
 )
 from genai_compiler.plan.of_request import made_of_files
+from genai_compiler.plan.settled_loops import has_shorter_way
 from genai_compiler.plan.uses import all_reads, checked_values, walk
 from genai_compiler.read.signature import UNDEFINED
 
@@ -41,9 +44,11 @@ class OpViews:
 
     def __init__(self, plan: Plan, names: Names) -> None:
         self.plan, self.names = plan, names
-        writing = Writing(plan, names)
+        self._writing = writing = Writing(plan, names)
         self.uses, self._call = writing.uses, writing.call
         self._decoder = DecoderViews(writing)
+        self._steady: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}
+        self._idles: dict[str, str] = {}
         self._counted: set[str] = set()
         self._entering: list[str] = []
         self._files = made_of_files(plan)
@@ -99,9 +104,10 @@ class OpViews:
         if op.steady and not op.held:
             steady = self.names.fresh(f"steady_{op.component}")
             self._entering.append(f"{steady} = {runner}.steady()")
+            self._steady[op.outputs] = steady, runner
             runner = steady
         given = (self.names.of(value) for _, value in op.inputs)
-        args = ", ".join((*given, *adapted_argument(op, self.plan, self.names)))
+        args = ", ".join((*given, *self._idle(op), *adapted_argument(op, self.plan, self.names)))
         targets = [self.names.of(value) for _, value in op.outputs]
         run = f"{runner}({args})"
         call = f"{', '.join(targets)} = {run}{'[0]' if len(targets) == 1 else ''}"
@@ -113,6 +119,20 @@ class OpViews:
             "call": call if targets else run,
         }
         return OpView("_invoke.py.j2", fields)
+
+    def _idle(self, op: Invoke) -> tuple[str, ...]:
+        """Arguments that serve the next iteration, where nothing is asked of it; in a loop they are made once."""
+        blanks = tuple(
+            self._call("blank", self.names.of(each.like))
+            if each.like
+            else self._call("iteration_value", "0", str(each.rank))
+            for each in op.idle
+        )
+        if not op.held or not blanks:
+            return blanks
+        name = self._idles[op.held] = self.names.fresh(f"idle_{op.component}")
+        self._entering.append(f"{name} = {tuple_of(blanks)}")
+        return (f"*{name}",)
 
     def _fused(self, op: Fused) -> OpView:
         """One run, or its members where the request puts another component in the place of one."""
@@ -131,7 +151,8 @@ class OpViews:
     def _runner(self, op: Invoke) -> str:
         """A runner of this step's own."""
         runner = self.names.fresh(op.component)
-        inputs, outputs = tuple(port for port, _ in op.inputs), tuple(port for port, _ in op.outputs)
+        inputs = (*(port for port, _ in op.inputs), *(each.port for each in op.idle))
+        outputs = tuple(port for port, _ in op.outputs)
         outputs = outputs or (self.plan.component(op.component).outputs[0][0],)  # a session runs for one at least
         self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
         return runner
@@ -187,7 +208,11 @@ class OpViews:
         outside, self._entering = self._entering, []
         body = self.region(op.body, step)
         enter, self._entering = (*enter, *self._entering), outside
-        counts = bool(op.iteration) or step in self._counted
+        shorter = has_shorter_way(op, self.plan)
+        settled = (
+            (SettledViews(self._writing, op, (self._steady, self._idles), (step, limit)).view(),) if shorter else ()
+        )
+        counts = bool(op.iteration) or step in self._counted or shorter
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
             "bound": f"{limit} = "
@@ -200,7 +225,7 @@ class OpViews:
             "laws": tuple(law for carry in op.carried for law in self._laws(carry, op)),
             "carry": self._carry(op, live, going),
         }
-        return OpView("_loop.py.j2", fields, {"body": body})
+        return OpView("_loop.py.j2", fields, {"body": body, "settled": settled})
 
     def _count_live(self, op: Loop, live: str, going: str) -> str:
         """The mask of live rows, where a cell keeps the others' entries, and how many there are."""
@@ -226,10 +251,17 @@ class OpViews:
         initial = self.names.of(carry.initial)
         if cell.scope == "session":
             initial = f"request.kept({literal(cell.name)}, {initial})"
-        table = self._cell_table(cell)
-        return f"{self.names.of(carry.cell)} = " + self._call(
-            "enter", table, initial, "inputs.symbols", literal(op.origin)
-        )
+        entered = self._call("enter", self._cell_table(cell), initial, "inputs.symbols", literal(op.origin))
+        return f"{self.names.of(carry.cell)} = {entered}" if self._is_read(carry, op) else entered
+
+    def _is_read(self, carry: Carry, op: Loop) -> bool:
+        """Whether anything asks for a cell but its own way round the loop."""
+        others = {each.next for each in op.carried if each is not carry} | {op.continue_when}
+        others |= {value for each in op.carried for value in (each.increment, each.maximum)}
+        inside = read_values(replace(self.plan, body=op.body))
+        others |= {value for each in walk(self.plan.body) if isinstance(each, Release) for value in each.values}
+        outside = read_values(replace(self.plan, body=tuple(each for each in self.plan.body if each is not op)))
+        return carry in self._moving(op) or any(self._laws(carry, op)) or carry.cell in others | inside | outside
 
     def _cell_table(self, cell: Cell) -> str:
         known = self.uses.tables.get(cell.name)

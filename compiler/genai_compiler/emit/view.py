@@ -49,13 +49,16 @@ SOMETIMES = frozenset(
         "Mask",
         "Pages",
         "RUN_FAILURES",
+        "SETTLED",
         "Slot",
         "SpeculativeDecoder",
         "TokenPolicy",
         "agree",
         "bounded",
         "branch_key",
+        "counter",
         "enter",
+        "entries",
         "growing",
         "has_extent",
         "has_form",
@@ -65,9 +68,17 @@ SOMETIMES = frozenset(
         "keep_rows",
         "live_rows",
         "merge_axes",
+        "number",
         "open_adapter",
+        "settled",
         "unmatched_case",
         "within_capacity",
+        "run_again",
+        "blank",
+        "chain_sets",
+        "primed",
+        "refused",
+        "look_no_further",
     ]
 )
 """Names of the runtime interface that an executor imports always, and when it needs them."""
@@ -285,7 +296,7 @@ def _programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, Program]]:
 def _held_tables(uses: Uses) -> Iterator[str]:
     tables = uses.tables
     for _, constant, hold in uses.held.values():
-        run, others = hold.run, [port for port, _ in hold.run.inputs]
+        run, others = hold.run, [*(port for port, _ in hold.run.inputs), *(each.port for each in hold.run.idle)]
         args = [
             f"name={literal(hold.group)}",
             f"component={literal(run.component)}",

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 from genai_compiler.plan.adapted import SelectAdapters
+from genai_compiler.plan.ahead import Ahead, Idle
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.decoder_ops import Decode as Decode
 from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
@@ -192,6 +193,7 @@ class Invoke:
 
     held: the group of cells that the run updates in place, "" for none. adapted: the value that says which adapters
     change it, "" for none. steady: its results keep their extents, and nobody needs them behind the next iteration.
+    idle: further ports, of which this place asks nothing.
     """
 
     component: str
@@ -203,6 +205,7 @@ class Invoke:
     held: str = ""
     adapted: str = ""
     steady: bool = False
+    idle: tuple[Idle, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,8 @@ class Loop:
     """A pre-test loop. `advance` runs only between two iterations: after the body, when another iteration follows.
 
     released_on_entry: values that only its entry reads, whose storage may go once the cells have them. steady: values
-    of the body that have the same extents in every iteration, when no request replaces a component.
+    of the body that have the same extents in every iteration, when no request replaces a component. ahead: what one of
+    its runs can make for the next iteration as well.
     """
 
     continue_when: str
@@ -277,6 +281,7 @@ class Loop:
     advance: "tuple[Op, ...]" = ()
     released_on_entry: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True)

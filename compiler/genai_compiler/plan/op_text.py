@@ -36,6 +36,7 @@ def op_lines(op: Op, plan: Plan) -> Iterator[str]:
         case Invoke():
             held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted) + (" steady" if op.steady else "")
             yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
+            yield from (f"  idle {each.port}" + (f" like %{each.like}" if each.like else "") for each in op.idle)
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
         case Fused():
             yield from op_lines(op.run, plan)
@@ -141,6 +142,9 @@ def _loop(op: Loop, plan: Plan) -> Iterator[str]:
     if op.released_on_entry:
         yield f"  release on entry {', '.join('%' + each for each in op.released_on_entry)}"
     yield from (f"  {line}" for each in op.body for line in op_lines(each, plan))
+    if op.ahead is not None:
+        yield f"  ahead of the next: {', '.join(f'%{value} is %{made}' for value, made in op.ahead.results)}"
+        yield f"    from {_ins(op.ahead.inputs)}"
     if op.advance:
         yield "} between iterations {"
         yield from (f"  {line}" for each in op.advance for line in op_lines(each, plan))

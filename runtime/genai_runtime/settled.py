@@ -1,0 +1,53 @@
+"""One row in a loop whose runs are all steady: from some iteration on everything is bound, and only numbers are read.
+
+Behind `SETTLED` each run has both its sets of results, and each set is bound to the results that it reads: what an
+iteration makes depends on whether its number is even. Nothing that the loop compares can differ from then on, since no
+tensor is made anew.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from genai_runtime.steady import WORTH_BINDING, Bank
+from genai_runtime.values import Array, Value, to_array, view
+
+SETTLED = WORTH_BINDING + 3
+"""The iteration behind which all is bound: runs unbound, then each set makes results, then it reads such ones."""
+
+
+class Turning(Protocol):
+    """A run that has two sets: Steady, Held."""
+
+    def sets(self) -> tuple[Bank, ...]: ...
+
+
+def settled(*runs: tuple[Turning, tuple[int, ...]]) -> bool:
+    """Whether each run has its two sets, and its results at these places are single numbers, as one row gives them."""
+    for run, places in runs:
+        sets = run.sets()
+        if len(sets) != 2:
+            return False
+        for each in sets:
+            if any(entries(each.made[place]).size != 1 for place in places):
+                return False
+    return True
+
+
+def entries(value: Value) -> Array:
+    """A view of a tensor's entries in order."""
+    return to_array(value).reshape(-1)
+
+
+def number(value: Value) -> memoryview:
+    """The same, of a single number: read, it is one of Python's own."""
+    return entries(value).data
+
+
+def counter(rank: int, *ports: tuple[Turning, str]) -> memoryview:
+    """A tensor for an iteration's number, int64 of one entry, bound to these ports of both sets: write it at [0]."""
+    array = np.zeros((1,) * rank, dtype=np.int64)
+    for run, port in ports:
+        for each in run.sets():
+            each.always(port, view(array))
+    return array.reshape(-1).data
