@@ -25,7 +25,7 @@ class Ahead:
 
     def start(self) -> None:
         """Begin."""
-        ready = dict(self._ready)  # whole: a thread may come to its first line when something has been taken
+        ready = dict(self._ready)  # all of them: before a thread has come so far, `take` may have removed some
         for _ in range(self._at_once):
             # No daemon: when Python ends, a thread that comes back from ONNX Runtime then would end it by a signal.
             thread = Thread(target=self._work, args=(ready,), name="genai-open", daemon=False)

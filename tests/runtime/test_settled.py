@@ -4,6 +4,8 @@ The other routes: the interpreter of documents, a bare ONNX Runtime loop, and th
 `keep_results`, which has no such way.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -273,3 +275,18 @@ def test_a_profile_sees_every_run(tmp_path: Path) -> None:
         names = [each.name for each in model.timings.spans]
         runs = names.count("island_1"), names.count("model_linked_turned")
         assert runs == (SETTLED + 2, 30), "the light one until there is a look-ahead, and once for the first of these"
+
+
+@pytest.mark.parametrize("runs", [4, 5])
+def test_whenever_runs_begin_to_be_bound(tmp_path: Path, runs: int) -> None:
+    """Which set comes next is told by the iteration's number, whatever it is worth to bind."""
+    compile_package(FIXTURES / CASE, tmp_path / "out")
+    code = f"""
+from genai_runtime import steady
+steady.WORTH_BINDING = {runs}
+import genai_runtime
+print(*genai_runtime.load({str(tmp_path / "out")!r}, threads=1).generate({PROMPTS[0]}, max_new_tokens=30).tokens)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    wanted = greedy(FIXTURES / CASE / "model.onnx", PROMPTS[0], 30, ())
+    assert (ended.stderr, [int(each) for each in ended.stdout.split()]) == ("", wanted)

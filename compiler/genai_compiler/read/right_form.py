@@ -8,7 +8,9 @@ from typing import cast
 
 from genai_compiler.read.places import quoted
 
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+_EXACT = 2**53
+"""Below it a float tells which whole number was written."""
 
 
 class Kind(Enum):
@@ -68,10 +70,15 @@ def _without(value: object) -> str:
 
 
 def _number(value: object, most: float | None) -> str:
-    """A number as JSON has it, "" for what is none; most: of one without a fraction, None where one may have it."""
+    """A number as JSON has it, "" for what is none, or none that a document can mean.
+
+    most: the largest of one without a fraction, None where one may have it.
+    """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value) if "." in value else int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -inf < value < inf:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if isinstance(value, float) and not abs(value) < _EXACT:  # not a number, too
         return ""
     if most is not None and (value != int(value) or abs(value) > most):
         return ""

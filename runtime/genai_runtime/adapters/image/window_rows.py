@@ -40,7 +40,7 @@ def window_rows(parameters: Mapping[str, Any]) -> Callable[[Mapping[str, Array]]
             raise RequestError("image-patches", what, help="fit pictures to whole groups")
         group = 1 if back else merge * merge
         expected = frames * (height // merge) * (width // merge) * group
-        if rows.shape[-2] != expected:  # before arrays of that size are made
+        if rows.shape[-2] != expected:  # before anything as large as the grid is made
             what = f"the graph gives {rows.shape[-2]} rows for {frames} frames of {height} x {width} patches"
             raise RequestError("image-patches", what, help=f"{expected} were expected")
         one = window_order(height // merge, width // merge, edge)
@@ -53,9 +53,9 @@ def window_rows(parameters: Mapping[str, Any]) -> Callable[[Mapping[str, Array]]
 
 def window_order(height: int, width: int, edge: int) -> Order:
     """int64 [height * width]: which group, row by row, stands at each place by windows."""
-    tall, wide = min(edge, height), min(edge, width)  # a window may be larger than the picture
-    down, across = -(-height // tall), -(-width // wide)
-    padded = np.full((down * tall, across * wide), -1, np.int64)
+    tall, wide = min(edge, height), min(edge, width)  # a larger window holds no more
+    padded = np.full((-(-height // tall) * tall, -(-width // wide) * wide), -1, np.int64)
     padded[:height, :width] = np.arange(height * width).reshape(height, width)
+    down, across = padded.shape[0] // tall, padded.shape[1] // wide
     windows = padded.reshape(down, tall, across, wide).transpose(0, 2, 1, 3).reshape(-1)
     return windows[windows >= 0]
