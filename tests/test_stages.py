@@ -13,6 +13,7 @@ import pytest
 from genai_compiler import compile_package
 from genai_compiler.read.load import load_package
 from genai_runtime import RequestError
+from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES
 from tests.real_packages import GREEDY
@@ -185,6 +186,17 @@ def test_a_stage_that_does_not_fit_is_refused(
     found = refused(package(tmp_path / "p", three(concat_decoder()), change))
     assert words in found[code]
     assert "pipeline" in found[code] or code == "unpaired-state"
+
+
+@pytest.mark.parametrize("shape", [["batch"], ["batch", 3, "sequence"]])
+def test_a_tensor_of_another_rank_in_a_later_stage_is_refused(shape: list[Any], tmp_path: Path) -> None:
+    """Both stages take the mask; the first one as [batch, sequence]."""
+    graphs = three(concat_decoder())
+    mask = helper.make_tensor_value_info("attention_mask", TensorProto.INT64, shape)
+    graphs["lm_head"].graph.input.append(mask)
+    found = refused(package(tmp_path / "p", graphs))
+    assert "has 'attention_mask' as int64 [" in found["wrong-port"]
+    assert "an earlier stage as int64 [batch, total_sequence]" in found["wrong-port"]
 
 
 def test_phases_that_keep_different_state_are_refused(tmp_path: Path) -> None:

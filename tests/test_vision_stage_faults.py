@@ -38,6 +38,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "no such output": (update("vision_attn", outputs=["x"]), "missing-output", "no output 'x'"),
     "no output": (update("patch_embed", outputs=[]), CLASS, "lists 0 outputs"),
     "an input not listed": (update("vision_attn", inputs=[]), "unclaimed-input", "nothing feeds it"),
+    "a token below zero": (lambda model: model.update(image_token_id=-5), "bad-value", "ids count from 0"),
     "no token for entries": (lambda model: model.pop("image_token_id"), "bad-value", "state image_token_id"),
     "rows of one phase": (update("embeddings", run_on_prompt=False), CLASS, "one phase only"),
     "no rows": (update("embeddings", outputs=[]), CLASS, "which of them has the rows"),
@@ -113,6 +114,23 @@ def test_features_of_another_width_than_the_rows_are_refused(tmp_path: Path) -> 
     assert "float32 of 16 features" in refused(package)["wrong-port"]
 
 
+def test_a_first_stage_of_old_operators_is_refused(tmp_path: Path) -> None:
+    """CumSum counts the entries, and there is none before version 11."""
+    package = changed(tmp_path / "p", lambda model: None)
+    graph = onnx.load(package / "embeddings.onnx")
+    graph.opset_import[0].version = 10
+    onnx.save(graph, package / "embeddings.onnx")
+    assert "of version 10 of ONNX's operators" in refused(package)[CLASS]
+
+
+def test_rows_of_64_bits_are_refused(tmp_path: Path) -> None:
+    package = changed(tmp_path / "p", lambda model: None)
+    graph = onnx.load(package / "embeddings.onnx")
+    graph.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    onnx.save(graph, package / "embeddings.onnx")
+    assert "is float64 [batch, sequence, 16], which is not float32 or" in refused(package)["wrong-port"]
+
+
 # ---- requests --------------------------------------------------------------------------------------------------------
 
 
@@ -127,6 +145,8 @@ def test_a_prompt_with_other_places_than_entries_is_refused(tmp_path: Path) -> N
     [
         ([[1, 4, 6]], "has 16 patches, and the 1 grids"),
         ([[1, 1, 16]], "do not come out even"),
+        ([[1, 4, 4 * (2**60 + 1)]], "take 18446744073709551632"),  # 16 more than what 64 bits hold
+        ([[2**32, 2**32, 1]], "take 18446744073709551616"),
     ],
 )
 def test_grids_that_do_not_fit_the_patches_are_refused(grids: list[list[int]], words: str, tmp_path: Path) -> None:
@@ -138,7 +158,7 @@ def test_grids_that_do_not_fit_the_patches_are_refused(grids: list[list[int]], w
 
 @pytest.mark.parametrize("height", [2, 3, 4, 7])
 @pytest.mark.parametrize("width", [1, 4, 5])
-@pytest.mark.parametrize("edge", [1, 2, 3])
+@pytest.mark.parametrize("edge", [1, 2, 3, 10**9])
 def test_rows_go_into_windows_and_back(height: int, width: int, edge: int) -> None:
     order, grid = by_windows(height, width, edge), np.array([[1, 2 * height, 2 * width]])
     rows = np.arange(height * width * 4)[:, None]
@@ -148,6 +168,12 @@ def test_rows_go_into_windows_and_back(height: int, width: int, edge: int) -> No
     back = window_rows({"edge": edge, "merge": 2, "back": True})
     groups = np.array(order)[None, :, None]
     assert back({"rows": groups, "grids": grid})["rows"].ravel().tolist() == list(range(height * width))
+
+
+def test_grids_of_more_patches_than_rows_are_refused_before_anything_of_that_size_is_made() -> None:
+    call = window_rows({"edge": 2, "merge": 2, "back": False})
+    with pytest.raises(genai_runtime.RequestError, match="the graph gives 16 rows"):
+        call({"rows": np.zeros((16, 1)), "grids": np.array([[1, 2**40, 2]])})
 
 
 @pytest.mark.parametrize("edge", [7, 1 << 40])

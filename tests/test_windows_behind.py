@@ -18,7 +18,7 @@ from tests.real_packages import GREEDY
 from tests.staged_packages import NEW, PROMPTS, Graphs, converts, refused, three, tokens, two_phases, wanted
 from tests.test_stage_windows import KEPT, LENGTHS, MOVED, anew
 from tests.test_stages_beside import decoded
-from tests.test_vision_stages import behind, features, pictures, written_over
+from tests.test_vision_stages import behind, changed, features, pictures, written_over
 from tools.fixtures.network import CONTEXT, HIDDEN, gqa_decoder, gqa_lengths
 from tools.fixtures.shifted import NAMES, shifted_stages
 from tools.fixtures.stages import EMBEDDED, FINAL, WINDOW, cut, save, stage, write_config
@@ -231,3 +231,13 @@ def test_a_window_of_another_size_is_refused(tmp_path: Path) -> None:
 def test_a_fixed_number_of_rows_without_windows_is_refused(tmp_path: Path) -> None:
     package = embedding_apart(tmp_path / "p", lengths(), {"inputs": LENGTHS})
     assert "one run of any length" in refused(package)["wrong-port"]
+
+
+@pytest.mark.parametrize("before", ["an embedding", "a stage that features are written over"])
+def test_a_window_that_is_refused_is_refused_with_its_reason(before: str, tmp_path: Path) -> None:
+    window: dict[str, Any] = {"sliding_window": {**KEPT, "window_size": 1}}
+    if before == "an embedding":
+        package = embedding_apart(tmp_path / "p", three(gqa_decoder()), window)
+    else:
+        package = changed(tmp_path / "p", lambda model: model["decoder"].update(window))
+    assert "model.decoder.sliding_window" in " ".join(refused(package).values())

@@ -4,12 +4,14 @@ Graphs are told apart by their ports; names of files are read by nobody.
 """
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from genai_compiler import CompileError, compile_package
+from genai_compiler.cli import main
 from genai_compiler.problem import Problem
 from onnx import TensorProto, helper
 
@@ -86,3 +88,24 @@ def test_one_unreadable_graph_leaves_the_list_of_all(tmp_path: Path) -> None:
 def test_graphs_without_any_decoder_keep_their_list(tmp_path: Path) -> None:
     graphs = {f"{at}.onnx": named(vision()["vision.onnx"], {"image_features": f"made_{at}"}) for at in range(3)}
     assert "--graph FILE" in refused(plain_folder(tmp_path / "p", graphs, STATED)).help
+
+
+@pytest.mark.parametrize("name", ["a model.onnx", "--graph.onnx", "it's.onnx", "a;b$(c).onnx"])
+def test_the_way_out_is_a_command_that_a_shell_takes(name: str, tmp_path: Path) -> None:
+    """Followed word by word as a shell splits it, it compiles."""
+    graphs = {each: decoder(Recipe()) for each in (name, "y.onnx", "z.onnx")}
+    folder = plain_folder(tmp_path / "p", graphs, STATED)
+    advised = shlex.split(refused(folder).help.removeprefix("choose one, for example "))
+    assert main([str(folder), "-o", str(tmp_path / "out"), *advised]) == 0
+    assert (tmp_path / "out" / "executor.py").exists()
+
+
+def test_graphs_that_cannot_be_read_are_named_and_not_advised(tmp_path: Path) -> None:
+    folder = plain_folder(tmp_path / "p", {"m.onnx": decoder(Recipe())}, STATED)
+    for name in ("a.onnx", "b.onnx"):
+        (folder / name).write_bytes(b"no graph")
+    told = refused(folder)
+    assert told.what.endswith("declares none: a.onnx, b.onnx, m.onnx; a.onnx, b.onnx can't be read")
+    assert "(for example --graph m.onnx)" in told.help
+    (folder / "m.onnx").write_bytes(b"")
+    assert refused(folder).help == "export them again"

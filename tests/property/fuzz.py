@@ -25,6 +25,7 @@ from pathlib import Path
 from types import CodeType
 
 from genai_compiler import CompileError, Options, compile_package
+from genai_compiler.problem import errors
 from google.protobuf import text_format
 from onnx import ModelProto
 
@@ -100,7 +101,8 @@ class Fuzzer:
         except CompileError as refused:
             if out.exists():
                 raise AssertionError("refused, and a folder was written") from refused
-            str(refused)
+            if not errors(refused.problems) or not str(refused):
+                raise AssertionError("refused without a reason") from refused
             return f"refused {' '.join(sorted({each.code for each in refused.problems})[:3])}"
         compile((out / "executor.py").read_text("utf-8"), "executor.py", "exec")
         return "compiled"

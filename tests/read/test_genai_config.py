@@ -87,6 +87,19 @@ def test_any_bytes_give_a_value_or_a_problem(data: bytes) -> None:
     assert min(lines) > 0
 
 
+_BITS = "write one of 32 bits: 2147483647 at most"
+
+
+@pytest.mark.parametrize(
+    ("written", "help"),
+    [("1000000000000", _BITS), ("4e12", _BITS), ("[5000000000]", _BITS), ('"3000000000"', ""), ("[[1]]", "")],
+)
+def test_no_number_beyond_32_bits_is_advised(written: str, help: str) -> None:
+    """The reference reads 32 bits; what is too large stays so without quotes or brackets."""
+    _, problems = config(f'{{"model": {{"vocab_size": {written}}}}}')
+    assert problems["wrong-type"].help == help
+
+
 def test_repeated_keys_merge_as_the_reference_does() -> None:
     text = """{
       "model": {"eos_token_id": [1], "vocab_size": 9, "decoder": {"filename": "a"}},

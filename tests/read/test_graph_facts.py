@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from genai_compiler.read.attention import CacheOp, cache_ops, writes_in_place
 from genai_compiler.read.graph_facts import LengthSwitch, last_token_only, length_switches, mask_use, random_ops
+from genai_compiler.read.nodes import Constants
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 CONTRIB = "com.microsoft"
@@ -183,3 +184,31 @@ def test_random_operators() -> None:
         helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner),
     ]
     assert random_ops(model(nodes, "x c", "y n")) == ("RandomNormalLike", "inside", "inside")
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        TensorProto(name="c", data_type=TensorProto.INT64, dims=[1], raw_data=b"abc"),
+        TensorProto(name="c", data_type=255, dims=[1], raw_data=b"abcd"),
+        TensorProto(name="c", dims=[1], raw_data=b"abcd"),
+        TensorProto(name="c", data_type=TensorProto.FLOAT, dims=[3], float_data=[1.0]),
+        TensorProto(name="c", data_type=TensorProto.INT64, dims=[-3, 2], int64_data=[1]),
+        helper.make_tensor("c", TensorProto.FLOAT, [1], [float("-inf")]),
+        helper.make_tensor("c", TensorProto.FLOAT, [2], [1.0, float("nan")]),
+        helper.make_tensor("c", TensorProto.FLOAT, [1], [1.5]),
+    ],
+    ids=[
+        "half an element",
+        "no such type",
+        "no type",
+        "fewer",
+        "extents below 0",
+        "infinite",
+        "no number",
+        "a fraction",
+    ],
+)
+def test_a_constant_that_holds_no_integers_tells_none(tensor: TensorProto) -> None:
+    graph = helper.make_graph([], "g", [], [], [tensor])
+    assert Constants(graph).ints("c") is None

@@ -25,7 +25,10 @@ def lower_stages(root: Path, config: GenaiConfig, found: list[Problem]) -> Lower
     """
     staged, faults = _staged(root, config)
     if config.components or config.staged_vision is not None:
-        return lower_models(root, config, "", [*found, *faults], staged)
+        try:
+            return lower_models(root, config, "", [*found, *faults], staged)
+        except CompileError as error:
+            raise CompileError([*error.problems, *faults]) from error
     around = Surroundings(joined=staged.joined)
     try:
         decoder = config_decoder(root, config, "", around)

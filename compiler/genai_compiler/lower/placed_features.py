@@ -28,7 +28,9 @@ COUNT = "genai-compile.entry-count"
 ENTRY_TOKEN = "entry_token"
 _IMAGE_TOKEN = 151655
 """The id that the reference looks for, whatever the file says (onnxruntime-genai); here where the file says none."""
-_FLOATS = ("float32", "float16", "bfloat16", "float64")
+SINCE = 11
+"""The version of ONNX's operators since which there is CumSum, with which entries are counted."""
+_FLOATS = ("float32", "float16", "bfloat16")
 _VISION, _FEATURES = "vision", "image_features"
 
 
@@ -96,11 +98,17 @@ def placed_features(config: GenaiConfig, stage: StageGraph) -> PlacedFeatures:
         what = f"{over}, and it lists {len(stage.config.outputs)} outputs: which of them has the rows is not told"
         fault("unsupported-package-class", (*path, "outputs"), what, f"list one of {listed(outputs)}")
     elif rank_of(rows) != 3 or rows.dtype not in _FLOATS:
-        what = f"{over}: {rows.name!r} is {spell_port(rows)}, which is not float [batch, sequence, features]"
+        kinds = " or ".join(_FLOATS)
+        what = f"{over}: {rows.name!r} is {spell_port(rows)}, which is not {kinds} [batch, sequence, features]"
         fault("wrong-port", (*path, "outputs"), what, "export it with rows of features")
+    version = next((number for domain, number in stage.signature.opsets if domain in ("", "ai.onnx")), 0)
+    if version < SINCE:
+        what = f"{over}, and its graph is of version {version} of ONNX's operators: entries are counted by CumSum"
+        fault("unsupported-package-class", path, what, f"export it with version {SINCE} or later")
     token = config.media_tokens.get("image", _IMAGE_TOKEN)
-    if config.vocab_size is not None and token >= config.vocab_size:
-        what = f"{over}, where the token {token} stands, and the vocabulary has {config.vocab_size}"
+    if token < 0 or (config.vocab_size is not None and token >= config.vocab_size):
+        limit = f"the vocabulary has {config.vocab_size}" if token >= 0 else "ids count from 0"
+        what = f"{over}, where the token {token} stands, and {limit}"
         fault("bad-value", ("model", "image_token_id"), what, "state image_token_id")
     if problems or tokens is None or rows is None:
         raise CompileError(problems)

@@ -7,6 +7,7 @@ variants of one network: which of those is meant nobody can tell.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from genai_compiler.lower.matching import listed, rank_of
 from genai_compiler.lower.plain_ports import PlainPorts
@@ -27,6 +28,11 @@ _ONE_BY_ONE = (
     "choose one with --graph FILE, an encoder and its decoder with --graph twice, or declare the stages in an "
     "inference_metadata.yaml beside the graph"
 )
+
+
+def graph_option(name: str) -> str:
+    """The option that names a graph, as a shell takes it."""
+    return f"--graph {quote(f'./{name}' if name.startswith('-') else name)}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def _way_out(roles: Sequence[tuple[str, list[Candidate]]]) -> str:
     if FIRST in kinds:
         return _TWO_FILES
     if len(roles) < 3 and DECODER in kinds:
-        files = " ".join(f"--graph {group[0].artifact}" for _, group in roles)
+        files = " ".join(graph_option(group[0].artifact) for _, group in roles)
         each = "one" if len(roles) == 1 else "one of each"
         return f"choose {each}, for example {files}"
     return _ONE_BY_ONE

@@ -18,7 +18,7 @@ from genai_compiler.lower.decoder_facts import PROMPT
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.matching import spell_port
-from genai_compiler.lower.plain_choice import MOST, Candidate, chosen_of
+from genai_compiler.lower.plain_choice import MOST, Candidate, chosen_of, graph_option
 from genai_compiler.lower.plain_defaults import FILE as GENERATION
 from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_encoder import DECODER, PlainEncoder, plain_encoder
@@ -119,10 +119,14 @@ def _parts(root: Path, graphs: Sequence[str], stated: StatedNumbers) -> tuple[li
     found = plain_graphs(root)
     if graphs or not 2 < len(found) <= MOST:
         return [_part(root, each, stated) for each in chosen_graphs(root, graphs)], ()
-    try:
-        parts = {each: _part(root, each, stated) for each in found}
-    except CompileError as unreadable:
-        raise _several(root, found) from unreadable
+    parts, damaged = dict[str, _Part](), list[str]()
+    for each in found:
+        try:
+            parts[each] = _part(root, each, stated)
+        except CompileError:
+            damaged.append(each)
+    if damaged:
+        raise _several(root, found, damaged)
     told = [Candidate(each.artifact, each.signature, each.ports) for each in parts.values()]
     chosen, notes = chosen_of(root.resolve().name, told)
     return [parts[each] for each in chosen], notes
@@ -213,12 +217,20 @@ def chosen_graphs(root: Path, graphs: Sequence[str]) -> list[str]:
     raise _several(root, found)
 
 
-def _several(root: Path, found: Sequence[str]) -> CompileError:
-    what = f"the folder holds {len(found)} graphs and declares none: {', '.join(found[:12])}"
-    what += f" and {len(found) - 12} more" if len(found) > 12 else ""
-    help = f"choose one with --graph FILE (for example --graph {found[0]}), an encoder and its decoder with --graph"
-    help += f" twice, or declare the stages in {DECLARE}"
+def _several(root: Path, found: Sequence[str], damaged: Sequence[str] = ()) -> CompileError:
+    """The refusal of so many graphs. damaged: those of them that can't be read, which are no advice."""
+    what = f"the folder holds {len(found)} graphs and declares none: {_some(found)}"
+    what += f"; {_some(damaged)} can't be read" if damaged else ""
+    sound = next((each for each in found if each not in damaged), None)
+    help = "export them again"
+    if sound is not None:
+        help = f"choose one with --graph FILE (for example {graph_option(sound)}), an encoder and its decoder with "
+        help += f"--graph twice, or declare the stages in {DECLARE}"
     return CompileError([Problem("several-graphs", Place(root.resolve().name), "", what, help)])
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 # ---- files beside the graphs -----------------------------------------------------------------------------------------

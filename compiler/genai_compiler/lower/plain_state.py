@@ -13,7 +13,7 @@ from onnx import GraphProto, NodeProto
 from genai_compiler.lower.match_state import is_fixed_size
 from genai_compiler.lower.matching import listed
 from genai_compiler.read.attention import CacheOp, attention_slots
-from genai_compiler.read.nodes import input_at, operator_of
+from genai_compiler.read.nodes import input_at, operator_of, output_at
 from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.value_flow import Edges, reaching
 
@@ -226,7 +226,9 @@ def meetings_of(edges: Edges, past: str, present: str) -> list[tuple[str, int]]:
             found.append(("key" if at == 1 else "value", id(node)))
         elif node.op_type in _PRODUCTS:
             others = [each for each in node.input if each != name]
-            after = [inner for inner, _, _ in _reached(edges, node.output[0], _SCORES) if inner.op_type == "Softmax"]
+            after = [
+                inner for inner, _, _ in _reached(edges, output_at(node, 0), _SCORES) if inner.op_type == "Softmax"
+            ]
             before = [each for other in others for each in [_softmax_before(edges, other)] if each is not None]
             found += [("key", id(each)) for each in after] + [("value", id(each)) for each in before]
     return list(dict.fromkeys(found))
@@ -236,7 +238,8 @@ def _source(edges: Edges, present: str) -> str:
     """The value that a present is a mere copy of: attention may read either."""
     node = edges.writer.get(present)
     while node is not None and node.op_type in _PLAIN:
-        present, node = node.input[0], edges.writer.get(node.input[0])
+        present = input_at(node, 0)
+        node = edges.writer.get(present)
     return present
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from onnx import ModelProto
 
 from genai_compiler.lower.config_decoder import graph_file
+from genai_compiler.lower.dataflow import contradict
 from genai_compiler.lower.decoder_facts import component_of
 from genai_compiler.lower.match_state import state_layers
 from genai_compiler.lower.matching import listed, spell_port, template_layers
@@ -193,12 +194,13 @@ def _is_named(template: str, name: str) -> bool:
 
 
 def _agree(joining: _Joining, ports: dict[str, Port], stage: StageGraph, port: Port) -> None:
-    """One tensor has one type in all stages, and one stage gives it."""
+    """One tensor has one type, rank and fixed extents in all stages, and one stage gives it."""
     known = ports.setdefault(port.name, port)
-    if known is not port and (ports is joining.outputs or known.dtype != port.dtype):
+    differs = known.dtype != port.dtype or contradict(known, port)
+    if known is not port and (ports is joining.outputs or differs):
         what = f"stage {stage.config.name!r} has {port.name!r} as {spell_port(port)}, "
         what += f"an earlier stage {'gives it too' if ports is joining.outputs else f'as {spell_port(known)}'}"
-        joining.problem("wrong-port", stage.config.path, what, "a tensor of one name has one type and one source")
+        joining.problem("wrong-port", stage.config.path, what, "a tensor of one name has one type, shape and source")
 
 
 def _signature(joining: _Joining, stages: list[StageGraph], model: ModelProto) -> Signature:

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from onnx import ModelProto
 
-from genai_compiler.lower.placed_features import ENTRY_TOKEN, PLACE
+from genai_compiler.lower.placed_features import ENTRY_TOKEN, PLACE, SINCE
 from genai_compiler.plan.edits import Linked, free_name
 from genai_compiler.plan.link_stages import with_workflow
-from genai_compiler.plan.placing_graph import ENTRIES, PLACED, ROWS, SINCE, TOKENS, can_place, placing_graph, version_of
+from genai_compiler.plan.placing_graph import ENTRIES, PLACED, ROWS, TOKENS, can_place, placing_graph, version_of
 from genai_compiler.read.document import Component, InvokeStep, LoopStep, Step, Workflow
 from genai_compiler.read.link_graphs import Member, linked_model
 from genai_compiler.read.linkable import unlinkable

@@ -112,5 +112,5 @@ def _near(root: Path, relative: str) -> str:
     folder, suffix = (root / relative).parent, PurePosixPath(relative).suffix
     if not may_hold(root, folder.resolve()) or not folder.is_dir():
         return ""
-    names = sorted(each.name for each in folder.iterdir() if each.suffix == suffix and suffix)
+    names = sorted(each.name for each in folder.iterdir() if suffix and each.suffix == suffix and each.is_file())
     return f"the folder holds {', '.join(names[:8])}" if names else ""

@@ -154,4 +154,4 @@ def _scatter_cache(node: NodeProto, edges: _Edges) -> CacheOp | None:
 
 def _is_cache_scatter(node: NodeProto, edges: _Edges) -> bool:
     scatter = is_onnx(node) and node.op_type == "TensorScatter"
-    return scatter and edges.past(node.input[0]) and edges.present(node.output[0])
+    return scatter and edges.past(input_at(node, 0)) and edges.present(output_at(node, 0))

@@ -11,6 +11,9 @@ from genai_compiler.read.config_keys import Form
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.right_form import Kind, right_form
 
+MOST = 2**31 - 1
+"""The largest integer: the reference reads them in 32 bits."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -71,7 +74,9 @@ class Section:
         value = self.members.get(key)
         if value is None or _fits(value, form):
             return value
-        help = right_form(_KINDS[form], value) if form in _KINDS else ""
+        help = right_form(_KINDS[form], value, MOST) if form in _KINDS else ""
+        if not help and _is_beyond(value, form):
+            help = f"write one of 32 bits: {MOST} at most"
         self.problem("wrong-type", key, f"{key!r} must be {form.value}, not {_spell(value)}", help)
         return None
 
@@ -120,7 +125,16 @@ def _fits(value: Json, form: Form) -> bool:
 def _whole(value: Json) -> bool:
     """An integer, or a number without fraction (4096.0), within 32 bits as the reference reads them."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(cast(float, value)) < 2**31 and cast(float, value) == int(cast(float, value))
+    return number and abs(cast(float, value)) <= MOST and cast(float, value) == int(cast(float, value))
+
+
+def _is_beyond(value: Json, form: Form) -> bool:
+    """Whether nothing but its size is wrong with an integer, or with one of a list."""
+    listed = value if isinstance(value, list) else [value]
+    whole = all(isinstance(each, int | float) and not isinstance(each, bool) for each in listed)
+    return (
+        whole and form in (Form.INT, Form.INTS, Form.TOKENS) and any(abs(cast(float, each)) > MOST for each in listed)
+    )
 
 
 def _spell(value: Json) -> str:

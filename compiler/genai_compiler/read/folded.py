@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from genai_compiler.read.nodes import is_onnx
+from genai_compiler.read.nodes import elements_of, input_at, is_onnx
 
 SMALL, LONG = 64, 1 << 17
 """Elements of a constant that is computed with; of what a Range of two such makes."""
@@ -25,7 +25,8 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 def fold_extents(model: ModelProto, shapes: Mapping[str, Sequence[int | None]]) -> int:
     """Put constants in the place of nodes that compute with extents. shapes: extents of values. Returns how many."""
     graph = model.graph
-    known = {each.name: numpy_helper.to_array(each) for each in graph.initializer if _is_small(each)}
+    small = {each.name: elements_of(each) for each in graph.initializer if _is_small(each)}
+    known = {name: each for name, each in small.items() if each is not None}
     kept, made = list[NodeProto](), dict[str, Numbers]()
     for node in graph.node:
         found = _computed(node, {**known, **made}, shapes) if is_onnx(node) and len(node.output) == 1 else None
@@ -50,7 +51,7 @@ def _computed(
 ) -> Numbers | None:
     """What the node gives where that is told by numbers; None where it is not, or is too much."""
     if node.op_type == "Shape":
-        shape = shapes.get(node.input[0])
+        shape = shapes.get(input_at(node, 0))
         if shape is None or None in shape:
             return None
         ends = {each.name: int(each.i) for each in node.attribute}
@@ -73,6 +74,7 @@ def _size(node: NodeProto, given: Mapping[str, Numbers]) -> float:
     """Elements of what a node makes that can make more than it takes."""
     values = [given[name].astype(np.float64) for name in node.input if name]
     if node.op_type == "Range":
-        start, limit, delta = (float(each.reshape(-1)[0]) for each in values)
+        numbers = [float(each.reshape(-1)[0]) for each in values if each.size]
+        start, limit, delta = numbers if len(numbers) == 3 else (0.0, 0.0, 0.0)
         return abs((limit - start) / delta) if delta else float("inf")
-    return float(np.prod(values[0])) if node.op_type == "ConstantOfShape" else 0.0
+    return float(np.prod(values[0])) if node.op_type == "ConstantOfShape" and values else 0.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, NodeProto
 
-from genai_compiler.read.nodes import constant_ints, integer, is_onnx
+from genai_compiler.read.nodes import constant_ints, input_at, integer, is_onnx
 
 Sizes = tuple[int | None, int | None]
 _STEPS = frozenset(
@@ -39,7 +39,7 @@ class Projections:
             return None, None
         key, value = (node.input[at] if at < len(node.input) else "" for at in (1, 2))
         if not key and not value:  # one projection makes all three
-            packed = _over(self._width(node.input[0]), heads + 2 * kv_heads)
+            packed = _over(self._width(input_at(node, 0)), heads + 2 * kv_heads)
             return packed, packed
         return _over(self._width(key), kv_heads), _over(self._width(value), kv_heads)
 
@@ -50,7 +50,7 @@ class Projections:
             if node is None:
                 return None
             if node.op_type == "MatMul" and not node.domain:
-                return self.columns.get(node.input[1])
+                return self.columns.get(input_at(node, 1))
             if node.op_type == "MatMulNBits":
                 return integer(node, "N", 0) or None
             if node.op_type == "Split" and len(node.input) > 1:

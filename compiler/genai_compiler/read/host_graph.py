@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from genai_compiler.read.host_program import HostConstant, HostInput, HostProgram, HostStep
-from genai_compiler.read.nodes import Constants, axes_of, input_at, integer, is_onnx
+from genai_compiler.read.nodes import Constants, axes_of, elements_of, input_at, integer, is_onnx, output_at
 from genai_compiler.read.package import Graph
 from genai_compiler.read.signature import Port, dtype_name
 
@@ -24,6 +24,9 @@ _NUMBERS = {"Add": ("int64", "int32"), "Sub": ("int64", "int32")}
 _COMPARED = dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ("int64", "int32"))
 _TAKEN = {**_LOGIC, **_NUMBERS, **_COMPARED}
 """Operator -> types of its operands."""
+_TAKES: dict[str, tuple[int, ...]] = dict.fromkeys(("Not", "Identity", "Cast", *SEARCHES), (1,))
+_TAKES |= {"Where": (3,), "Squeeze": (1, 2), "Unsqueeze": (1, 2)}
+"""Operator -> how many operands it has; the others have two."""
 _LARGEST = 64
 """Elements of a constant."""
 
@@ -69,13 +72,16 @@ def _input(port: Port) -> HostInput:
 
 def _constants(model: ModelProto) -> Iterator[HostConstant]:
     held = [(each.name, each) for each in model.graph.initializer]
-    held += [(node.output[0], _value(node)) for node in model.graph.node if node.op_type == "Constant"]
+    held += [(output_at(node, 0), _value(node)) for node in model.graph.node if node.op_type == "Constant"]
     for name, tensor in held:
         if tensor.data_location == TensorProto.EXTERNAL or dtype_name(tensor.data_type) not in _EXACT:
             raise Unhosted("it has constants that are no integers or truth values")
         if prod(tensor.dims) > _LARGEST:
             raise Unhosted(f"it has a constant of more than {_LARGEST} elements")
-        values = tuple(int(each) for each in numpy_helper.to_array(tensor).reshape(-1).tolist())
+        array = elements_of(tensor)
+        if array is None:
+            raise Unhosted("it has a constant that is damaged")
+        values = tuple(int(each) for each in array.reshape(-1).tolist())
         yield HostConstant(name, dtype_name(tensor.data_type), tuple(tensor.dims), values)
 
 
@@ -98,6 +104,8 @@ def _step(node: NodeProto, types: dict[str, str], ranks: dict[str, int], known: 
     operator, takes = str(node.op_type), tuple(node.input)
     other = Unhosted(f"its operator {operator} is none that numpy does to the same bits for less")
     if not is_onnx(node) or len(node.output) != 1 or not all(each in types for each in takes):
+        raise other
+    if len(takes) not in _TAKES.get(operator, (2,)):  # ONNX Runtime refuses the graph
         raise other
     gives, given = str(node.output[0]), [types[each] for each in takes]
     if operator in SEARCHES:

@@ -1,8 +1,10 @@
 """Nodes of an ONNX graph, as everything that proves something of a graph looks at them."""
 
 from collections.abc import Iterable, Iterator
-from math import prod
+from math import isfinite, prod
+from typing import Any
 
+import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 CONTRIB = "com.microsoft"
@@ -73,9 +75,23 @@ def constant_ints(graph: GraphProto, name: str) -> list[int] | None:
 def _whole_numbers(tensor: TensorProto | None) -> list[int] | None:
     if tensor is None or tensor.data_location == TensorProto.EXTERNAL or prod(tensor.dims) > _MOST:
         return None
-    values = numpy_helper.to_array(tensor).reshape(-1).tolist()
-    whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
+    array = elements_of(tensor)
+    values = array.reshape(-1).tolist() if array is not None else [None]
+    numbers = [each for each in values if isinstance(each, int | float) and isfinite(each)]
+    whole = [int(each) for each in numbers if each == int(each)]
     return whole if len(whole) == len(values) else None
+
+
+def elements_of(tensor: TensorProto) -> np.ndarray[Any, np.dtype[Any]] | None:
+    """What a tensor inside a graph holds; None for a damaged one, of no known type or with other data than it states.
+
+    Who only looks at a graph learns nothing from such a tensor; ONNX Runtime refuses the graph.
+    """
+    try:
+        array: np.ndarray[Any, np.dtype[Any]] = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None
+    return array
 
 
 def graphs_of(attribute: AttributeProto) -> list[GraphProto]:

@@ -77,7 +77,7 @@ def _captured(node: NodeProto) -> set[str]:
 
 def _behind(flow: Flow, hidden: str, logits: str, held: Held) -> tuple[str, ...] | None:
     """The values on the way from `hidden` to the logits, when each operator there leaves positions alone."""
-    between = (flow.descendants(hidden) & flow.ancestors(logits)) | {logits}
+    between = flow.between(hidden, logits) | {logits}
     published = {each.name for each in held.graph.output} - {logits}
     order = [name for node in held.graph.node for name in node.output if name in between]
     layouts = {hidden: Layout(3, True)}

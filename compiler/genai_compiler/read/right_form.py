@@ -3,6 +3,7 @@
 import json
 import re
 from enum import Enum
+from math import inf
 from typing import cast
 
 from genai_compiler.read.places import quoted
@@ -24,8 +25,11 @@ class Kind(Enum):
     IDS = "a token id or a list of token ids"
 
 
-def right_form(kind: Kind, value: object) -> str:
-    """What to write in place of a value of another type; "" where nothing tells what was meant."""
+def right_form(kind: Kind, value: object, most: float = inf) -> str:
+    """What to write in place of a value of another type; "" where nothing tells what was meant.
+
+    most: the largest integer that is taken there; one beyond it is no way out.
+    """
     if kind is Kind.BOOL:
         words = {"true": "true", "false": "false", "1": "true", "0": "false"}
         word = words.get(str(_alone(value)).lower())
@@ -38,15 +42,15 @@ def right_form(kind: Kind, value: object) -> str:
     if kind is Kind.TEXTS:
         return f"write [{quoted(value)}]" if isinstance(value, str) else ""
     if kind in (Kind.INTEGER, Kind.NUMBER):
-        number = _number(_alone(value), kind is Kind.INTEGER)
+        number = _number(_alone(value), most if kind is Kind.INTEGER else None)
         return f"write {number}{_without(value)}" if number else ""
-    return _listed(kind, value)
+    return _listed(kind, value, most)
 
 
-def _listed(kind: Kind, value: object) -> str:
+def _listed(kind: Kind, value: object, most: float) -> str:
     """Integers in a list, or one alone where that will do."""
     many = isinstance(value, list | tuple)
-    numbers = [_number(each, True) for each in (cast("list[object]", value) if many else [value])]
+    numbers = [_number(each, most) for each in (cast("list[object]", value) if many else [value])]
     if not all(numbers):
         return ""
     if kind is Kind.IDS and not many:
@@ -65,14 +69,17 @@ def _without(value: object) -> str:
     return " without brackets" if isinstance(value, list | tuple) else ""
 
 
-def _number(value: object, whole: bool) -> str:
-    """A number as JSON has it, "" for what is none, or none that a document can mean; whole: without a fraction."""
+def _number(value: object, most: float | None) -> str:
+    """A number as JSON has it, "" for what is none, or none that a document can mean.
+
+    most: the largest of one without a fraction, None where one may have it.
+    """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value) if "." in value else int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if isinstance(value, float) and not abs(value) < _EXACT:  # not a number, too
         return ""
-    if whole and value != int(value):
+    if most is not None and (value != int(value) or abs(value) > most):
         return ""
-    return json.dumps(int(value) if whole else value)
+    return json.dumps(value if most is None else int(value))

@@ -4,7 +4,6 @@ The file lists what runs after the graph; a pooling module has its own folder wi
 believed, and nothing outside the package is looked at.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.read.json_file import json_of
 
 FILE = "modules.json"
 _MOST, _LARGEST = 16, 1 << 20
@@ -63,13 +63,7 @@ def read_sentence_modules(root: Path) -> tuple[SentencePooling | None, tuple[Pro
 
 def _read(root: Path, name: str) -> Any:
     """The JSON in a file of the package. Raises ArtifactFault; CompileError malformed-json, a warning."""
-    file = find_artifact(root, name).file
-    try:
-        if file.stat().st_size > _LARGEST:
-            raise ValueError(f"it has more than {_LARGEST} bytes")
-        return json.loads(file.read_bytes().decode("utf-8-sig"))
-    except (ValueError, RecursionError, OSError) as fault:
-        raise CompileError([Problem("malformed-json", Place(name), "", str(fault), "", Severity.WARNING)]) from fault
+    return json_of(find_artifact(root, name).file, name, _LARGEST, Severity.WARNING)
 
 
 def _kind(stated: Mapping[str, Any]) -> PoolingKind | None:

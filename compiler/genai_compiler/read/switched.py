@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, helper
 
-from genai_compiler.read.nodes import is_onnx
+from genai_compiler.read.nodes import input_at, is_onnx
 from genai_compiler.read.signature import Port, Signature
 
 _SAME_FLAG = frozenset({"Identity", "Squeeze", "Unsqueeze", "Reshape", "Cast"})
@@ -52,7 +52,7 @@ def _switches(graph: GraphProto) -> Iterator[tuple[int, str]]:
                 writer = writers.get(name)
                 if writer is None or writer.op_type not in _SAME_FLAG or not is_onnx(writer):
                     break
-                name = str(writer.input[0])
+                name = input_at(writer, 0)
             yield at, name
 
 

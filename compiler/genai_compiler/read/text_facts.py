@@ -4,15 +4,15 @@ End ids are the union of every source, because each of them is the only right on
 generation_config.json, a list in genai_config.json, the tokenizer's own end token).
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.problem import Place, Problem, Severity
+from genai_compiler.problem import CompileError, Place, Problem, Severity
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
+from genai_compiler.read.json_file import json_of
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.token_ids import TokenIds, token_ids
 
@@ -116,16 +116,11 @@ class _SideFiles:
         relative = self.name(name)
         if relative is None:
             return {}
-        file = find_artifact(self.root, relative).file
         try:
-            if file.stat().st_size > MAX_BYTES:
-                raise ValueError(f"it has more than {MAX_BYTES} bytes")
-            value = json.loads(file.read_bytes().decode("utf-8-sig"))
-        except json.JSONDecodeError as fault:
-            self._add(Problem("malformed-json", Place(relative, fault.lineno, fault.colno), "", fault.msg))
-            return {}
-        except (ValueError, RecursionError) as fault:
-            self._add(Problem("malformed-json", Place(relative), "", str(fault)))
+            value = json_of(find_artifact(self.root, relative).file, relative, MAX_BYTES)
+        except CompileError as damaged:
+            for each in damaged.problems:
+                self._add(each)
             return {}
         return value if isinstance(value, dict) else {}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from onnx import GraphProto, NodeProto
 
 from genai_compiler.read.attention import attention_slots, read_counts
-from genai_compiler.read.nodes import input_at, integer, operator_of
+from genai_compiler.read.nodes import input_at, integer, operator_of, output_at
 
 _ONLY_SHAPE = frozenset({"Shape", "Size"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Clip", "Where"})
@@ -135,7 +135,7 @@ class Edges:
         """Rows of every table that positions look into: one axis of three at a time, and in rotary operators, too."""
         for node, at in self._reached(name, _PICKED - {"Clip"}):
             if operator_of(node) in _LOOKUPS and at == 1 and _axis(node) == 0:
-                yield self._rows(node.input[0])
+                yield self._rows(input_at(node, 0))
             elif _ROTARY.get(operator_of(node)) == at:
                 yield self._rows(input_at(node, 1 if at == 3 else 2))
 
@@ -144,9 +144,9 @@ class Edges:
         for node, at in self._reached(name, _SAME_NUMBERS):
             lookup = _LOOKUPS.get(operator_of(node))
             if lookup is not None and at == lookup[1] and _axis(node) == 0:
-                rows = self._rows(node.input[lookup[0]])
-                if rows:
-                    yield rows, node.output[0]
+                rows, found = self._rows(input_at(node, lookup[0])), output_at(node, 0)
+                if rows and found:
+                    yield rows, found
 
     def _multiplies(self, found: str) -> bool:
         """Whether entries of a table turn computed values: factors of them, or the tables of a rotary operator."""
@@ -158,9 +158,9 @@ class Edges:
 
     def _fixed(self, node: NodeProto, at: int) -> bool:
         """Whether the other factor is a constant."""
-        other = self.writer.get(node.input[1 - at])
+        other = self.writer.get(input_at(node, 1 - at))
         while other is not None and other.op_type in _TABLE_STEPS:
-            other = self.writer.get(other.input[0])
+            other = self.writer.get(input_at(other, 0))
         return other is None or other.op_type == "Constant"
 
     def starts_slices(self, name: str) -> bool:

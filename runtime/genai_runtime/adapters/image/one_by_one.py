@@ -5,6 +5,7 @@ genai-compile.join-pictures@1  so_far [n, ...], more [m, ...] -> entries [n + m,
 """
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,16 @@ def _patches(inputs: Mapping[str, Array], grid: str) -> dict[str, Array]:
     if not len(grids) or (grids < 1).any():
         what = f"'{grid}' has no grid" if not len(grids) else f"'{grid}' holds a number below 1: {grids.min()}"
         raise RequestError("image-patches", what, help="give the grid of each picture, or leave pictures out")
-    counts = grids.prod(axis=1)
+    counts = [prod(each) for each in grids.tolist()]  # of Python's integers, which do not overflow
     made = {grid: np.ascontiguousarray(grids[at : at + 1])}
     for port, rows in inputs.items():
         if port in ("at", grid):
             continue
-        if len(rows) != counts.sum():
-            what = f"'{port}' has {len(rows)} patches, and the {len(grids)} grids of '{grid}' take {counts.sum()}"
+        if len(rows) != sum(counts):
+            what = f"'{port}' has {len(rows)} patches, and the {len(grids)} grids of '{grid}' take {sum(counts)}"
             raise RequestError("image-patches", what, help="give the grid of each picture, in order")
-        first = int(counts[:at].sum())
-        made[port] = np.ascontiguousarray(rows[first : first + int(counts[at])])
+        first = sum(counts[:at])
+        made[port] = np.ascontiguousarray(rows[first : first + counts[at]])
     return {**made, "next": np.array([at + 1], np.int64), "more": np.array([at + 1 < len(grids)])}
 
 
