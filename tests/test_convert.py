@@ -7,6 +7,7 @@ import inspect
 import json
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,23 @@ def test_comments_say_where_facts_came_from_and_what_is_not_said(tmp_path: Path)
     at = next(number for number, line in enumerate(lines) if line.strip() == "decoder:")
     assert "model.onnx" in lines[at - 1]
     assert "top_k: 5" in made.text
+
+
+def test_each_step_of_the_runtime_is_told_for_what_it_is() -> None:
+    text = convert_package(ROOT / "fixtures" / "tiny-vision-stages-v1").text
+    lines = [line.strip() for line in text.splitlines()]
+    told = {line.rstrip(":"): before for before, line in pairwise(lines) if before.startswith("# The runtime's own")}
+    words = {
+        "token_policy": "next token",
+        "place_entries": "nth entry",
+        "entry_count": "placeholders",
+        "one_picture": "one picture",
+        "join_pictures": "together",
+        "window_rows": "windows",
+        "window_rows_": "windows",
+    }
+    assert set(told) == set(words)
+    assert [name for name, each in words.items() if each not in told[name]] == []
 
 
 def test_what_the_document_can_not_say_does_not_count_beside_it(tmp_path: Path) -> None:

@@ -161,6 +161,20 @@ def test_positions_follow_from_the_grid(compiled: Compiled, name: str) -> None:
         assert result[: len(wanted)] == wanted
 
 
+@pytest.mark.parametrize("far", [0, 40, 150])
+def test_positions_that_a_caller_gives_need_not_be_the_number_of_tokens(compiled: Compiled, far: int) -> None:
+    """All but the first three tokens stand further on: later tokens stand behind these."""
+    name, folder = "mobius-qwen2_5_vl-og", PACKAGES / "mobius-qwen2_5_vl-og"
+    prompt, tensors = case_of(name)["prompt"], held(name)
+    places, seen = tensors["position_ids"].copy(), session(folder, "vision_encoder")
+    places[..., 3:] += far
+    taken = {key: tensors[key] for key in ("pixel_values", "image_grid_thw")}
+    features = seen.run(None, {each.name: taken[each.name] for each in seen.get_inputs()})[0]
+    inputs = {"request.input_ids": np.array([prompt]), "request.max_iterations": [12], "position_ids": places, **taken}
+    made = compiled(name).run(inputs, stop_on_eos=False)["tokens"].tolist()[0]
+    assert made == plain_loop(folder, prompt, features, places, 12)
+
+
 def test_positions_of_pictures_with_text_between_and_repeats_in_time() -> None:
     """Worked by hand: text 0, 1; a picture of 1x2x1 groups; text; one of two moments, of 1x2 groups; text."""
     call = grid_positions({"entry_token": 9, "merge": 1})

@@ -12,6 +12,7 @@ from genai_compiler import compile_package
 from genai_runtime.adapters.entry_count import entry_count
 from genai_runtime.adapters.image.one_by_one import one_picture
 from genai_runtime.adapters.image.window_rows import window_rows
+from genai_runtime.problem import RequestError
 
 from tests.staged_packages import refused
 from tests.test_stages_beside import MEDIA
@@ -149,6 +150,21 @@ def test_rows_go_into_windows_and_back(height: int, width: int, edge: int) -> No
     assert back({"rows": groups, "grids": grid})["rows"].ravel().tolist() == list(range(height * width))
 
 
+@pytest.mark.parametrize("edge", [7, 1 << 40])
+def test_a_window_larger_than_the_picture_changes_no_order(edge: int) -> None:
+    rows, grid = np.arange(24)[:, None], np.array([[1, 4, 6]])
+    for back, given in ((False, rows), (True, rows[:6])):
+        made = window_rows({"edge": edge, "merge": 2, "back": back})({"rows": given, "grids": grid})["rows"]
+        assert made.tolist() == given.tolist()
+
+
+def test_a_grid_that_no_memory_would_hold_is_refused() -> None:
+    call = window_rows({"edge": 2, "merge": 2, "back": False})
+    with pytest.raises(RequestError) as caught:
+        call({"rows": np.zeros((4, 1)), "grids": np.array([[1, 1 << 31, 1 << 31]])})
+    assert (caught.value.code, str(1 << 62) in str(caught.value.help)) == ("image-patches", True)
+
+
 def test_adapters_refuse_parameters_they_do_not_know() -> None:
     for parameters in ({}, {"edge": 0, "merge": 2, "back": True}, {"edge": 1, "merge": 2}):
         with pytest.raises(ValueError, match="edge and merge"):
@@ -165,3 +181,13 @@ def test_pictures_of_packed_patches_come_out_one_by_one() -> None:
         assert made["pixels"].ravel().tolist() == list(wanted)
         assert made["grid"].tolist() == grids[at : at + 1].tolist()
         assert (made["next"].tolist(), made["more"].tolist()) == ([at + 1], [at == 0])
+
+
+@pytest.mark.parametrize(
+    ("grids", "words"), [([], "has no grid"), ([[1, -2, -2]], "below 1: -2"), ([[1, 2, 3]], "take 6")]
+)
+def test_grids_that_are_none_are_named(grids: list[list[int]], words: str) -> None:
+    given = {"grid": np.array(grids, np.int64).reshape(-1, 3), "pixels": np.zeros((4, 1)), "at": np.array([0])}
+    with pytest.raises(RequestError, match=words) as caught:
+        one_picture({"grid": "grid"})(given)
+    assert caught.value.code == "image-patches"

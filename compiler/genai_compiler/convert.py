@@ -16,7 +16,7 @@ from typing import Any
 from genai_compiler.document_text import document_text
 from genai_compiler.driver import compiler_version, plan_package
 from genai_compiler.problem import CompileError, InternalError, Place, Problem
-from genai_compiler.read.document import AdapterImplementation, OnnxImplementation, RuntimeRole
+from genai_compiler.read.document import AdapterImplementation, Component, OnnxImplementation, RuntimeRole
 from genai_compiler.read.files import LIMITS
 from genai_compiler.read.load import WORKFLOW, load_package
 from genai_compiler.read.ort_options import ATTRIBUTES
@@ -87,6 +87,21 @@ def _output(code: str, target: Path, what: str, help: str) -> Problem:
 
 # ---- comments --------------------------------------------------------------------------------------------------------
 
+_OWN: Mapping[str, str] = {
+    "onnx-genai.token-policy": "it picks the next token and sees when to stop",
+    "genai-compile.diffusion": "the scheduler's step, see docs/diffusion.md",
+    "genai-compile.image-processor": "it makes tensors of pictures, see docs/pictures.md",
+    "genai-compile.audio-processor": "it makes tensors of sounds, see docs/audio.md",
+    "genai-compile.grid-positions": "it makes positions of three axes from the pictures' grids",
+    "genai-compile.one-picture": "it takes one picture of several out",
+    "genai-compile.join-pictures": "it puts what pictures give together, in order",
+    "genai-compile.window-rows": "it puts a picture's rows in the order of windows, or back",
+    "genai-compile.entry-count": "it holds the prompt's placeholders against what stands for them",
+    "genai-compile.place-entries": "it writes the nth entry over the row of the nth placeholder",
+    "genai-compile.merge-leading-axes": "it takes the first two axes together",
+}
+"""Adapters and bindings that lowering writes -> what they do."""
+
 
 def _head(package: Package) -> Iterator[str]:
     yield f"The workflow of {package.root.resolve().name}, read from {package.document_file} ({package.dialect})"
@@ -116,10 +131,8 @@ def _comments(package: Package) -> dict[DocPath, list[str]]:
         if isinstance(component.implementation, OnnxImplementation):
             artifact = component.implementation.artifact
             found[*_FLOW, "components", name] = [f"Ports, dtypes and extents are those of {artifact}."]
-        elif isinstance(component.implementation, AdapterImplementation):
-            found[*_FLOW, "components", name] = ["The runtime's own step: see docs/diffusion.md."]
-        elif component.contract is not None:
-            found[*_FLOW, "components", name] = ["The runtime's own: it picks the next token and sees when to stop."]
+        elif what := _OWN.get(_own_name(component)):
+            found[*_FLOW, "components", name] = [f"The runtime's own: {what}."]
     for name, given in package.workflow.inputs.items():
         if isinstance(given.role, RuntimeRole) and given.role.role == "eos_token_ids":
             who = [f"{each.id}: {', '.join(each.said_by)}" for each in package.text.end_ids]
@@ -127,6 +140,12 @@ def _comments(package: Package) -> dict[DocPath, list[str]]:
     if package.workflow.serving is not None:
         found[*_FLOW, "serving"] = ["Which ports hold state, and whether past and present may be one buffer."]
     return found
+
+
+def _own_name(component: Component) -> str:
+    """What says which step an adapter or a binding stands for."""
+    how, contract = component.implementation, component.contract
+    return how.abi if isinstance(how, AdapterImplementation) else contract.id if contract is not None else ""
 
 
 def _unsaid(package: Package) -> Iterator[str]:

@@ -5,7 +5,7 @@ need, and a small session opens beside a large one. A failure is told to who ask
 several is told depends on the order of the questions, not on that of the threads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -25,9 +25,10 @@ class Ahead:
 
     def start(self) -> None:
         """Begin."""
+        ready = dict(self._ready)  # all of them: before a thread has come so far, `take` may have removed some
         for _ in range(self._at_once):
             # No daemon: when Python ends, a thread that comes back from ONNX Runtime then would end it by a signal.
-            thread = Thread(target=self._work, name="genai-open", daemon=False)
+            thread = Thread(target=self._work, args=(ready,), name="genai-open", daemon=False)
             try:
                 thread.start()
             except RuntimeError:  # the system has no thread left: `take` does the work
@@ -72,8 +73,7 @@ class Ahead:
             self._left.remove(name)
             return True
 
-    def _work(self) -> None:
-        ready = dict(self._ready)
+    def _work(self, ready: Mapping[str, Event]) -> None:
         while True:
             with self._lock:
                 if not self._left:

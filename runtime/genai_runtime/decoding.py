@@ -184,6 +184,7 @@ class Decoding:
     """
 
     filled: int
+    _positions: Array
     switch: Rebuilding | None = None
     """What runs the sequence again where the graph takes other tables; None: nothing does."""
     takes_switches = False
@@ -237,8 +238,8 @@ class Decoding:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         feeds |= self.lengths_of(self.lengths - 1, self.first)
         if spec.positions is not None:
-            own = self._positions_of(np.where(valid, np.arange(self.first), 0))
-            feeds[spec.positions[0]] = own if self.places is None else self.places
+            own = self._positions_of(np.where(valid, np.arange(self.first), 0)) if self.places is None else self.places
+            feeds[spec.positions[0]] = np.ascontiguousarray(own[..., : self.first])
         if spec.last_position:
             feeds[spec.last_position] = np.ascontiguousarray((self.lengths - 1).reshape(-1, 1, 1))
         return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths, room)
@@ -356,14 +357,20 @@ class Decoding:
         """Run the tokens of the prompt behind the first `first`, one by one; rows are equally long."""
         for place in range(self.first, self.width):
             self.tokens[:, 0] = self.ids[:, place]
+            if self.places is not None:
+                self._positions[...] = self.places[..., place : place + 1]
             self.advance()
         if self.first < self.width:
             self.lengths[:] = self.width
+            self._positions[...] = self.first_positions()
 
     def first_positions(self) -> Array:
         """[rows, 1] or [3, rows, 1]: the position of each row's next token, behind the largest of the prompt."""
         if self.places is not None:
-            largest = self.places.max(axis=-1, keepdims=True)
+            own = np.where(
+                np.arange(self.width) < self.lengths.reshape(-1, 1), self.places, 0
+            )  # padding counts nowhere
+            largest = own.max(axis=-1, keepdims=True)
             return self._positions_of(1 + (largest.max(axis=0) if largest.ndim == 3 else largest))
         return self._positions_of(self.lengths.reshape(-1, 1))
 

@@ -101,12 +101,13 @@ class Generation:
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def _step(self) -> int | None:
-        """Run until a row has a token more; the row, or None at the end."""
+    def _step(self, quiet: bool = False) -> int | None:
+        """Run until a row has a token more, quiet: or to the end where that will do; the row, or None at the end."""
         if self._failure is not None:
             raise _again(self._failure)
         self._take_turn()
         try:
+            self._running.quiet = self._running.quiet or quiet
             row = self._next()
             if row is not None and self._text.stops and not self._text.replaces:
                 self._read_text(row)
@@ -132,8 +133,8 @@ class Generation:
             raise
 
     def _drain(self) -> None:
-        self._running.quiet = not self._text.stops
-        while self._step() is not None:
+        quiet = not self._text.stops  # said in its own turn: another thread may be reading
+        while self._step(quiet) is not None:
             pass
 
     def close(self) -> None:

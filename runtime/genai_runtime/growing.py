@@ -68,7 +68,7 @@ class GrowingDecoding(Decoding):
         for numbers in self._counted.values():
             numbers += 1
         # a row that is full has ended: its position only has to stay one that exists while others go on
-        np.minimum(self._positions + 1, self.room.most - 1, out=self._positions)
+        self._positions += (self.lengths < self.room.most).reshape(-1, 1)
 
     def _feed_mask(self, mask: Mask) -> None:
         if self.filled == self._mask.shape[1]:

@@ -127,12 +127,12 @@ class InPlaceDecoding(Decoding):
             self._run(self._bound, None)
         except binding.RUN_FAILURES as failure:
             raise self.failed(failure) from failure
-        # a row that is full has ended: it only repeats its last place while others go on
+        # a row that is full has ended: it only repeats its last place, and its position, while others go on
+        if spec.positions is not None:
+            self._positions += (lengths < most - 1).reshape(-1, 1)
         np.minimum(lengths + 1, most - 1, out=lengths)
         if self._counted:
             self.recount(self._counted, lengths, lengths + 1)
-        if spec.positions is not None:
-            np.minimum(self._positions + 1, most - 1, out=self._positions)
         if spec.logits_dtype != "float32":
             self.logits[:] = to_float32(self._raw.reshape(self.rows, -1))
 

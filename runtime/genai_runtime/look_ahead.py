@@ -66,14 +66,19 @@ def run_again(
     """Repeat a run that has failed, with nothing to look ahead to; what was written in place is written once more.
 
     Returns what the light run takes in the next iteration: what ports had, and results. Raises what the held run does.
+    What a port had is copied: that iteration writes a number over it before the light run says what is wrong.
     """
-    values = [bank.taken(each) if isinstance(each, str) else each for each in light]
+    values = [_copied(bank.taken(each)) if isinstance(each, str) else each for each in light]
     look_no_further(bank, ports, idle)
     try:
         held.run(bank.bound, None)
     except RUN_FAILURES as repeated:
         raise held.failed(bank, repeated) from failure
     return tuple(bank.made[each] if isinstance(each, int) else each for each in values)
+
+
+def _copied(value: Value) -> Value:
+    return to_value(to_bits(value), bits_dtype(value))
 
 
 def refused(light: Light, values: Sequence[Value], origin: str) -> ExecutionError:

@@ -46,7 +46,7 @@ class Publisher:
         self._aggregate: dict[str, Received] = {}
         self._rows: dict[str, list[Received]] = {}
         self._tokens: dict[str, list[list[int]]] = {}
-        self._token_event: type[TokenEvent] = TokenEvent
+        self._token_events: dict[str, type[TokenEvent]] = {}
         self.iterations = 0
         self.finish_reasons: dict[int, str] = {}
         self.runtime_steps = executed()
@@ -105,12 +105,12 @@ class Publisher:
         """The list that takes the only row's tokens as they are chosen, to be appended to each of `outputs`."""
         ids: list[int] = []
         audience.tokens = self._tokens = {output: [ids] for output in outputs}
-        self._token_event = TokenEvent if tokens.dtype == np.int64 else NarrowTokenEvent
+        self._token_events = dict.fromkeys(outputs, TokenEvent if tokens.dtype == np.int64 else NarrowTokenEvent)
         return ids
 
     def only_token(self, output: str, token: int, step: int) -> Event:
         """The event of a token that is in that list."""
-        event: Event = _made(self._token_event, (output, 0, token, step))
+        event: Event = _made(self._token_events[output], (output, 0, token, step))
         return event
 
     def row_so_far(self, output: str, dtype: str, audience: Audience) -> list[int]:
@@ -120,12 +120,12 @@ class Publisher:
         ids: list[int] = [] if known is None else known.reshape(-1).tolist()
         self._tokens[output] = [ids]
         audience.tokens = self._tokens
-        self._token_event = TokenEvent if dtype == "int64" else NarrowTokenEvent
+        self._token_events[output] = TokenEvent if dtype == "int64" else NarrowTokenEvent
         return ids
 
     def no_token(self, output: str, length: int, step: int, origin: str) -> Event:
         """The event of a token that its valid length cuts off. Raises ExecutionError `emit-length` for any but 0."""
-        array = prefix(np.zeros((1, 1), self._token_event.dtype), length, 1, origin)
+        array = prefix(np.zeros((1, 1), self._token_events[output].dtype), length, 1, origin)
         self._rows[output][0].take("append", array, 1, origin)
         return Event(output, 0, array, step)
 
@@ -133,7 +133,7 @@ class Publisher:
         """The list holds all that the only row is given."""
         (ids,), slot = self._tokens[output], self._rows[output][0]
         if ids or slot.chunks:
-            slot.chunks, slot.axis = [np.array([ids], dtype=self._token_event.dtype)], 1
+            slot.chunks, slot.axis = [np.array([ids], dtype=self._token_events[output].dtype)], 1
 
     def token(self, output: str, row: int, tokens: Array, step: int) -> Event:
         """Append one row's token, integer [1, 1]: the emit of a token policy that the runtime supplies."""
@@ -143,14 +143,14 @@ class Publisher:
         except KeyError:
             self._tokens[output] = [[] for _ in range(tokens.shape[0])]
             self._tokens[output][row].append(token)
-            self._token_event = TokenEvent if tokens.dtype == np.int64 else NarrowTokenEvent
-        event: Event = _made(self._token_event, (output, row, token, step))
+            self._token_events[output] = TokenEvent if tokens.dtype == np.int64 else NarrowTokenEvent
+        event: Event = _made(self._token_events[output], (output, row, token, step))
         return event
 
     def accepted(self, output: str, block: "Blocks", ids: list[int]) -> Event:
         """Append what a block accepted of its only row: the emit of a block body, cut to its accepted length."""
         dtype = block.dtype
-        self._token_event = TokenEvent if dtype == np.int64 else NarrowTokenEvent
+        self._token_events[output] = TokenEvent if dtype == np.int64 else NarrowTokenEvent
         self._tokens.setdefault(output, [[]])[0].extend(ids)
         return Event(output, 0, np.array([ids], dtype=dtype), block.count - 1)
 
@@ -170,10 +170,10 @@ class Publisher:
         reasons = policy.reasons
         self.runtime_steps = policy.executed
         self.finish_reasons = {row: reasons.get(row, "length") for row in range(policy.rows)}
-        dtype = self._token_event.dtype
         for output, rows in self._tokens.items():
             if not any(rows):
                 continue
+            dtype = self._token_events[output].dtype
             self._rows[output] = [Received([np.array([ids], dtype=dtype)] if ids else [], 1) for ids in rows]
         self.iterations = max((len(ids) for rows in self._tokens.values() for ids in rows), default=0)
 

@@ -12,8 +12,11 @@ import numpy as np
 from genai_runtime.steady import WORTH_BINDING, Bank
 from genai_runtime.values import Array, Value, to_array, view
 
-SETTLED = WORTH_BINDING + 3
-"""The iteration behind which all is bound: runs unbound, then each set makes results, then it reads such ones."""
+SETTLED = (WORTH_BINDING + 3) | 1
+"""The iteration behind which all is bound: runs unbound, then each set makes results, then it reads such ones.
+
+Odd, so that the next iteration's number is even: with these an executor takes the set that comes next.
+"""
 
 
 class Turning(Protocol):

@@ -11,7 +11,7 @@ from genai_compiler.passes import joinable
 from genai_compiler.plan.ir import Invoke, Loop
 from genai_compiler.plan.uses import walk
 from genai_runtime.settled import SETTLED
-from onnx import helper, load, save
+from onnx import TensorProto, helper, load, save
 
 from tests.conftest import FIXTURES
 from tests.reference.document import read_document
@@ -89,6 +89,32 @@ def test_a_division_of_whole_numbers_stays(tmp_path: Path) -> None:
         assert loaded.generate(PROMPT, max_new_tokens=20).tokens == greedy(
             FIXTURES / CASE / "model.onnx", PROMPT, 20, ()
         )
+
+
+def test_extents_that_a_value_decides_stay(tmp_path: Path) -> None:
+    """Zeros would make nothing, of which the first entry is asked: batches and prompts would fail."""
+    package = edited(tmp_path / "package", {})
+    model = load(package / "termination.onnx")
+    count = next(node for node in model.graph.node if "count" in node.output)
+    count.output[0] = "count.1"
+    model.graph.initializer.append(helper.make_tensor("first", TensorProto.INT64, [1], [0]))
+    nodes = [
+        helper.make_node(
+            "ConstantOfShape", ["limit"], ["zeros"], value=helper.make_tensor("", TensorProto.INT64, [1], [0])
+        ),
+        helper.make_node("Gather", ["zeros", "first"], ["nothing"]),
+        helper.make_node("Add", ["count.1", "nothing"], ["count"]),
+    ]
+    at = list(model.graph.node).index(count) + 1
+    for node in reversed(nodes):
+        model.graph.node.insert(at, node)
+    save(model, package / "termination.onnx")
+    made = compile_package(package, tmp_path / "out")
+    assert said(made).endswith("'termination' has ConstantOfShape of extents by 'limit', which values may be wrong for")
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        rows = [PROMPT, PROMPT[::-1]]
+        found = [row.tokens for row in loaded.generate(batch=rows, max_new_tokens=20).rows]
+        assert found == [greedy(FIXTURES / CASE / "model.onnx", row, 20, ()) for row in rows]
 
 
 def test_a_guard_that_is_read_behind_the_run_keeps_its_storage(tmp_path: Path) -> None:

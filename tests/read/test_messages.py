@@ -35,6 +35,13 @@ def test_the_way_out(path: str, value: object, wanted: str) -> None:
     assert wanted in caught.value.problems[0].help
 
 
+@pytest.mark.parametrize("value", [[float("inf")], [float("nan")], [1e300], "٣"])
+def test_no_number_is_proposed_that_nobody_meant(value: object) -> None:
+    with pytest.raises(CompileError) as caught:
+        parse_metadata(change(full(), f"{W}/inputs/seed/contract/rank", value), Places("m.yaml"))
+    assert [(each.code, each.help) for each in caught.value.problems] == [("wrong-type", "write an integer")]
+
+
 @pytest.mark.parametrize("path", ["model/future", "generation/defaults/future", "preprocessing/image/future"])
 def test_open_structs_ignore_what_they_do_not_know(path: str) -> None:
     assert faults(change(full(), path, {"deep": [1]})) == []

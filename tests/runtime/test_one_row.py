@@ -5,12 +5,13 @@ is asked for, the bare ONNX Runtime loop is a third.
 """
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import genai_runtime
 import numpy as np
 import pytest
-from genai_runtime import Event, ExecutionError, Generation, binding, state
+from genai_runtime import Event, ExecutionError, Generation, RequestError, binding, state
 from genai_runtime.decoding import BoundRow
 from genai_runtime.in_place import InPlaceDecoding
 from genai_runtime.publish import Publisher
@@ -152,6 +153,33 @@ def test_a_reader_who_stops_reading_gets_the_rest_at_the_end(model: Models, monk
         assert seen == wanted[:read]
         assert generation.tokens == wanted
         assert seen == wanted[: read + 1], "the one in which the run learns of it"
+
+
+def test_a_refused_look_of_another_thread_leaves_the_reader_its_events(
+    model: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads goes on to get every token as it comes."""
+    seen, make, refused = list[int](), Publisher.only_token, list[str]()
+
+    def drain() -> None:
+        with pytest.raises(RequestError) as caught:
+            generation.tokens  # noqa: B018
+        refused.append(caught.value.code)
+
+    def interrupted(self: Publisher, output: str, token: int, step: int) -> Event:
+        seen.append(token)
+        if len(seen) == 3:
+            other = Thread(target=drain)
+            other.start()
+            other.join()
+        return make(self, output, token, step)
+
+    monkeypatch.setattr(Publisher, "only_token", interrupted)
+    generation = started(model)
+    text = "".join(generation)
+    assert refused == ["generation-busy"]
+    assert seen == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 16, ())
+    assert text == generation.text
 
 
 def test_stop_strings_are_looked_for_in_every_token(model: Models, monkeypatch: pytest.MonkeyPatch) -> None:

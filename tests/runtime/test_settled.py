@@ -4,6 +4,8 @@ The other routes: the interpreter of documents, a bare ONNX Runtime loop, and th
 `keep_results`, which has no such way.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -166,6 +168,17 @@ def test_any_masks_give_what_cells_of_their_own_give(forms: Forms, name: str) ->
     assert min(ends.count(""), ends.count("step-failed")) > 5
 
 
+def test_the_value_that_is_wrong_is_named_as_it_was(forms: Forms) -> None:
+    """The iteration that the script lacks, not the one behind it, which the next run would have looked ahead to."""
+    _, turned, plain = forms("turned")
+    inputs = next(each for each in map(any_masks, range(80)) if each["k"].shape[0] == 1)
+    inputs |= {"goes": np.ones_like(inputs["goes"]), "turns": np.array([STEPS + 3])}
+    inputs["masks"][:] = inputs["masks"][:1]
+    for model in (turned, plain):
+        with pytest.raises(ExecutionError, match=f"idx={STEPS} must be within"):
+            model.run(inputs)
+
+
 # ---- a decoder -------------------------------------------------------------------------------------------------------
 
 PROMPTS = [[1, 10, 20, 30], [5, 6, 7, 8], [3, 40, 41, 42]]
@@ -273,3 +286,18 @@ def test_a_profile_sees_every_run(tmp_path: Path) -> None:
         names = [each.name for each in model.timings.spans]
         runs = names.count("island_1"), names.count("model_linked_turned")
         assert runs == (SETTLED + 2, 30), "the light one until there is a look-ahead, and once for the first of these"
+
+
+@pytest.mark.parametrize("runs", [4, 5])
+def test_whenever_runs_begin_to_be_bound(tmp_path: Path, runs: int) -> None:
+    """Which set comes next is told by the iteration's number, whatever it is worth to bind."""
+    compile_package(FIXTURES / CASE, tmp_path / "out")
+    code = f"""
+from genai_runtime import steady
+steady.WORTH_BINDING = {runs}
+import genai_runtime
+print(*genai_runtime.load({str(tmp_path / "out")!r}, threads=1).generate({PROMPTS[0]}, max_new_tokens=30).tokens)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    wanted = greedy(FIXTURES / CASE / "model.onnx", PROMPTS[0], 30, ())
+    assert (ended.stderr, [int(each) for each in ended.stdout.split()]) == ("", wanted)

@@ -90,10 +90,8 @@ class SettledViews:
             for at, each in enumerate(self._objects)
         )
         replaced = "not request.overrides and " if any(isinstance(op, Fused) for op in self._loop.body) else ""
-        begins = f"{self._step} == SETTLED and {replaced}{self._call('settled', *asked)}"
-        if self._ahead is None:
-            return begins
-        return begins.replace(" and", f" < {self._limit} - 1 and", 1)
+        turned = "" if self._ahead is None else f" < {self._limit} - 1"
+        return f"{self._step} == SETTLED{turned} and {replaced}{self._call('settled', *asked)}"
 
     def _counter(self) -> Lines:
         """The tensor of the iteration's number, bound where runs take it."""

@@ -12,7 +12,8 @@ Everything stays as it was but for one row that has settled (plan/settled_loops.
 and `light` is not run. Batches, the first iterations, the last one and every other place of the model give it zeros and
 throw away what it makes of them, since cells of rows that sit out are merged between two iterations, and since what an
 iteration does that never comes must not fail. What fails when it looks ahead is run again with zeros; then `light` says
-at its own place what is wrong. So its operators must bear zeros, and no value may end the process (TOTAL).
+at its own place what is wrong. So its operators must bear zeros, and no value may end the process
+(read/total_graphs.py).
 """
 
 from collections import Counter
@@ -28,18 +29,7 @@ from genai_compiler.plan.settled_loops import has_shorter_way, run_of
 from genai_compiler.plan.unfit import Unfit
 from genai_compiler.plan.uses import all_reads, defines, walk
 from genai_compiler.read.linkable import opsets
-from genai_compiler.read.nodes import all_nodes, operator_of
-
-TOTAL = frozenset(
-    """
-    Abs Add And ArgMax ArgMin BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Concat Constant ConstantOfShape
-    Equal Exp Flatten Floor Gather GatherElements Greater GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Max Min
-    Mul Neg Not Or ReduceMax ReduceMin ReduceSum ScatterElements Shape Sigmoid Sign Size Softmax Squeeze Sub Tanh
-    Unsqueeze Where Xor
-    """.split()  # noqa: SIM905
-)
-"""Operators that compute or say what is wrong, whatever the values: no division of whole numbers, nothing whose results
-are as long as a value says. An index of 0 suits them."""
+from genai_compiler.read.total_graphs import partial_operator
 
 
 def turn_loop(plan: Plan, profile: Profile) -> Plan:
@@ -95,8 +85,7 @@ class _Turn:
             reason = reason or ("its graph is absent" if self.profile.graphs[name].absent else "")
             if reason:
                 raise Unfit(f"'{name}' runs alone: {reason}")
-            nodes = (operator_of(node) for node in all_nodes(self.profile.graphs[name].model))
-            odd = next((f"{domain}::{op}" if domain else op for domain, op in nodes if domain or op not in TOTAL), "")
+            odd = partial_operator(self.profile.graphs[name].model)
             if odd:
                 raise Unfit(f"'{name}' has {odd}, which values may be wrong for")
         if self.loop.steady and not set(defines(light)) <= set(self.loop.steady):
@@ -143,7 +132,7 @@ def _turned(turn: _Turn, plan: Plan) -> Plan:
     made = {value: free_name(f"ahead.{value}", taken) for value in defines(turn.light)}
     new = _component(turn, old, light, ports, made)
     outer = {value: port for value, port in ports.items() if not turn.inside(value)}
-    values = {value: free_name(f"{name}", plan.types) for value, name in made.items()}
+    values = {value: free_name(name, plan.types) for value, name in made.items()}
     run = replace(
         turn.held,
         component=new.name,

@@ -14,7 +14,7 @@ from onnx import ModelProto
 from genai_compiler.lower.placed_features import ENTRY_TOKEN, PLACE
 from genai_compiler.plan.edits import Linked, free_name
 from genai_compiler.plan.link_stages import with_workflow
-from genai_compiler.plan.placing_graph import ENTRIES, PLACED, ROWS, SINCE, TOKENS, placing_graph, version_of
+from genai_compiler.plan.placing_graph import ENTRIES, PLACED, ROWS, SINCE, TOKENS, can_place, placing_graph, version_of
 from genai_compiler.read.document import Component, InvokeStep, LoopStep, Step, Workflow
 from genai_compiler.read.link_graphs import Member, linked_model
 from genai_compiler.read.linkable import unlinkable
@@ -68,7 +68,7 @@ def _placed(package: Package, at: int, loop: LoopStep, first: InvokeStep, second
     own = {each.name: each for each in (*graph.signature.inputs, *graph.signature.outputs)}
     shape = placing.ports.inputs[ENTRIES].shape
     width = shape[-1] if shape else None
-    if tokens not in own or rows not in own or not isinstance(width, int):
+    if tokens not in own or rows not in own or not isinstance(width, int) or not can_place(own[tokens], own[rows]):
         return None
     entries = free_name(ENTRIES, set(own))
     port = Port(entries, own[rows].dtype, (entries, width))

@@ -9,6 +9,7 @@ TOKENS, ROWS, ENTRIES, PLACED = "tokens", "rows", "entries", "placed"
 """Its ports, and those of the binding that stands for it in a document."""
 SINCE = 11
 """The version of operators since which there is CumSum."""
+_IDS = {"int32": TensorProto.INT32, "int64": TensorProto.INT64}
 _KINDS = {
     "float32": TensorProto.FLOAT,
     "float16": TensorProto.FLOAT16,
@@ -22,13 +23,17 @@ def version_of(model: ModelProto) -> int:
     return next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
 
 
+def can_place(tokens: Port, rows: Port) -> bool:
+    """Whether token ids and rows are of types that the graph is made for."""
+    return tokens.dtype in _IDS and rows.dtype in _KINDS
+
+
 def placing_graph(tokens: Port, rows: Port, token: int, width: int, like: ModelProto) -> ModelProto:
     """tokens int [batch, sequence], rows float [batch, sequence, width], entries [n, width] -> placed, like rows.
 
     token: the id of an entry. like: the graph whose versions it has.
     """
-    ids = {"int32": TensorProto.INT32, "int64": TensorProto.INT64}[tokens.dtype]
-    kind = _KINDS[rows.dtype]
+    ids, kind = _IDS[tokens.dtype], _KINDS[rows.dtype]
     steps = [
         ("Equal", [TOKENS, "id"], "is_entry"),
         ("Reshape", ["is_entry", "flat"], "flags"),

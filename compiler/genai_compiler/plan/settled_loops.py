@@ -7,7 +7,7 @@ extents needs no second look then, and of the values only the predicate, the tok
 
 from dataclasses import dataclass, field
 
-from genai_compiler.plan.ir import CapacityCheck, CheckHeld, Emit, Fused, Invoke, Loop, Op, Plan, Release
+from genai_compiler.plan.ir import CapacityCheck, CheckHeld, Emit, Fused, Hold, Invoke, Loop, Op, Plan, Release
 from genai_compiler.plan.uses import all_reads, defines, walk
 
 TOKENS = ("int64", "int32")
@@ -19,7 +19,7 @@ def has_shorter_way(loop: Loop, plan: Plan) -> bool:
         return False
     source = Sources(loop)
     made = {value for op in loop.body for value in defines(op)}
-    runs = all(_turns(op, made) for op in loop.body)
+    runs = all(_turns(op, made, source, plan) for op in loop.body) and source.take_turns()
     cells = all(plan.cell(each.declared).recurrence == "invariant" for each in loop.carried if each.declared)
     declared = all(each.declared for each in loop.carried)
     emits = [op for op in loop.body if isinstance(op, Emit)]
@@ -37,11 +37,21 @@ def run_of(op: Op) -> Invoke | None:
     return run if isinstance(run, Invoke) else None
 
 
-def _turns(op: Op, made: set[str]) -> bool:
+def _turns(op: Op, made: set[str], source: "Sources", plan: Plan) -> bool:
     run = run_of(op)
     if run is not None:
-        return run.steady and not any(isinstance(each, CapacityCheck) for each in run.before)
-    return isinstance(op, Emit | Release) or (isinstance(op, CheckHeld) and op.maximum not in made)
+        checked = any(isinstance(each, CapacityCheck) for each in run.before)
+        return run.steady and not checked and all(map(source.followed, _counted(run, plan)))
+    return isinstance(op, Emit | Release) or (
+        isinstance(op, CheckHeld) and op.maximum not in made and source.stays(op.maximum)
+    )
+
+
+def _counted(run: Invoke, plan: Plan) -> list[str]:
+    """What the entries of a run's cells in place are counted in, every time."""
+    holds = [op for op in walk(plan.body) if isinstance(op, Hold) and op.group == run.held]
+    given = dict(run.inputs)
+    return [given[port] for hold in holds for kind, port in hold.lengths if kind == "valid"]
 
 
 def _is_flag(value: str, plan: Plan) -> bool:
@@ -105,6 +115,27 @@ class Sources:
         self.made = {value: (at, place) for at, run in enumerate(self.runs) for place, value in enumerate(defines(run))}
         self.becomes = {carry.cell: carry.next for carry in self.loop.carried}
         self.ahead = dict(ahead.results) if ahead is not None else {}
+
+    def take_turns(self) -> bool:
+        """Whether what a cell is made of is, behind some iterations, what it was two before.
+
+        Cells that become each other in threes would need three sets.
+        """
+        return all(self._after(2, cell) == self._after(4, cell) for cell in self.becomes)
+
+    def stays(self, value: str) -> bool:
+        """Whether a value is the same tensor in every iteration behind some."""
+        settled = self._after(2, value)
+        return settled == self._after(3, value) and settled != self.loop.iteration and settled not in self.made
+
+    def followed(self, value: str) -> bool:
+        """Whether one view a set, or one for all, shows what a value has become."""
+        return self.turns(value) or self.stays(value)
+
+    def _after(self, iterations: int, value: str) -> str:
+        for _ in range(iterations):
+            value = self.becomes.get(value, value)
+        return value
 
     def turns(self, value: str) -> bool:
         """Whether it is a result, or a cell that becomes one."""

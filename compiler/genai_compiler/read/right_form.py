@@ -7,7 +7,9 @@ from typing import cast
 
 from genai_compiler.read.places import quoted
 
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+_EXACT = 2**53
+"""Below it a float tells which whole number was written."""
 
 
 class Kind(Enum):
@@ -64,10 +66,12 @@ def _without(value: object) -> str:
 
 
 def _number(value: object, whole: bool) -> str:
-    """A number as JSON has it, "" for what is none; whole: without a fraction."""
+    """A number as JSON has it, "" for what is none, or none that a document can mean; whole: without a fraction."""
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value) if "." in value else int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if isinstance(value, float) and not abs(value) < _EXACT:  # not a number, too
         return ""
     if whole and value != int(value):
         return ""

@@ -22,7 +22,7 @@ def one_picture(parameters: Mapping[str, Any]) -> Call:
     width] or with the channels last; the rest is cut off. Without it pictures are as large as the tensor.
     parameters: grid, the tensor of (frames, height, width) in patches, int64 [pictures, 3], where the others are rows
     of patches, one picture behind another. Raises RequestError `image-patches` where these are not as many as the
-    grids say.
+    grids say, and for grids that are none.
     """
     grid = parameters.get("grid")
     return _picked if grid is None else lambda inputs: _patches(inputs, str(grid))
@@ -30,12 +30,15 @@ def one_picture(parameters: Mapping[str, Any]) -> Call:
 
 def _patches(inputs: Mapping[str, Array], grid: str) -> dict[str, Array]:
     at, grids = int(inputs["at"][0]), inputs[grid]
+    if not len(grids) or (grids < 1).any():
+        what = f"'{grid}' has no grid" if not len(grids) else f"'{grid}' holds a number below 1: {grids.min()}"
+        raise RequestError("image-patches", what, help="give the grid of each picture, or leave pictures out")
     counts = grids.prod(axis=1)
     made = {grid: np.ascontiguousarray(grids[at : at + 1])}
     for port, rows in inputs.items():
         if port in ("at", grid):
             continue
-        if len(rows) != counts.sum() or not len(grids) or (grids < 1).any():
+        if len(rows) != counts.sum():
             what = f"'{port}' has {len(rows)} patches, and the {len(grids)} grids of '{grid}' take {counts.sum()}"
             raise RequestError("image-patches", what, help="give the grid of each picture, in order")
         first = int(counts[:at].sum())

@@ -38,11 +38,13 @@ def window_rows(parameters: Mapping[str, Any]) -> Callable[[Mapping[str, Array]]
         if height % merge or width % merge:
             what = f"{height} x {width} patches do not come out even in groups of {merge} x {merge}"
             raise RequestError("image-patches", what, help="fit pictures to whole groups")
-        one, group = window_order(height // merge, width // merge, edge), 1 if back else merge * merge
-        order = (np.arange(frames)[:, None] * len(one) + one).reshape(-1)
-        if rows.shape[-2] != len(order) * group:
+        group = 1 if back else merge * merge
+        expected = frames * (height // merge) * (width // merge) * group
+        if rows.shape[-2] != expected:  # before anything as large as the grid is made
             what = f"the graph gives {rows.shape[-2]} rows for {frames} frames of {height} x {width} patches"
-            raise RequestError("image-patches", what, help=f"{len(order) * group} were expected")
+            raise RequestError("image-patches", what, help=f"{expected} were expected")
+        one = window_order(height // merge, width // merge, edge)
+        order = (np.arange(frames)[:, None] * len(one) + one).reshape(-1)
         taken = np.argsort(order) if back else (order[:, None] * group + np.arange(group)).reshape(-1)
         return {"rows": np.ascontiguousarray(rows[..., taken, :])}
 
@@ -51,8 +53,9 @@ def window_rows(parameters: Mapping[str, Any]) -> Callable[[Mapping[str, Array]]
 
 def window_order(height: int, width: int, edge: int) -> Order:
     """int64 [height * width]: which group, row by row, stands at each place by windows."""
-    padded = np.full((-(-height // edge) * edge, -(-width // edge) * edge), -1, np.int64)
+    tall, wide = min(edge, height), min(edge, width)  # a larger window holds no more
+    padded = np.full((-(-height // tall) * tall, -(-width // wide) * wide), -1, np.int64)
     padded[:height, :width] = np.arange(height * width).reshape(height, width)
-    down, across = padded.shape[0] // edge, padded.shape[1] // edge
-    windows = padded.reshape(down, edge, across, edge).transpose(0, 2, 1, 3).reshape(-1)
+    down, across = padded.shape[0] // tall, padded.shape[1] // wide
+    windows = padded.reshape(down, tall, across, wide).transpose(0, 2, 1, 3).reshape(-1)
     return windows[windows >= 0]
