@@ -165,6 +165,8 @@ assert begun.wait(60) or not collapse.huge_page()
     "a fork while it waits": (
         60,
         """
+import warnings
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # from CPython 3.12 on
 model = load()
 child = os.fork()
 if not child:

@@ -9,7 +9,7 @@ from tools.smollm2.package import FORMS, build_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the command line and build; 0 when every form is there, 2 when the checkpoint cannot be had."""
+    """Parse the command line and build; 0: every form is there, 2: the checkpoint cannot be had, 3: interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tools.smollm2", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/smollm2"), help="folder of the packages")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["v1", "workflow"], help="which to build")
@@ -17,10 +17,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         checkpoint = fetch_checkpoint(options.cache)
+        build_packages(checkpoint, options.out, tuple(form for form in FORMS if form in options.forms))
     except DownloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    build_packages(checkpoint, options.out, tuple(form for form in FORMS if form in options.forms))
+    except KeyboardInterrupt:
+        print("interrupted: the next call goes on with what is whole", file=sys.stderr)
+        return 3
     return 0
 
 
