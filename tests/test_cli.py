@@ -83,7 +83,7 @@ def test_quiet_says_nothing(package: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("arguments", [["--check"], *(["--stop-after", each] for each in STAGES[:-1])])
+@pytest.mark.parametrize("arguments", [["--check"], *(["--stop-after", each] for each in STAGES)])
 def test_check_and_stop_after_write_nothing(package: Path, arguments: list[str]) -> None:
     assert main([str(package), *arguments]) == 0
     assert names(package.parent) == ["package"]
@@ -95,6 +95,7 @@ def test_print_shows_what_would_be_written(
 ) -> None:
     assert main([str(package), "-q"]) == 0
     assert main([str(package), "--print", stage, "-o", str(package.parent / "other")]) == 0
+    assert names(package.parent) == ["package", "package.compiled"]
     assert capsys.readouterr().out == (package.parent / "package.compiled" / file).read_text("utf-8")
 
 

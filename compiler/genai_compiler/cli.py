@@ -235,7 +235,8 @@ def _run(arguments: argparse.Namespace) -> int:
         made = arguments.artifacts, None, arguments.hints, tuple(arguments.without), arguments.graph, arguments.strict
         ask = _lengths(arguments) if arguments.memory else None
         forms, costs = asked_forms(arguments.form), chosen_costs(arguments.costs, os.environ)
-        options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask, forms, costs)
+        write = not (arguments.show or arguments.stop_after)
+        options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask, forms, costs, write)
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)

@@ -70,7 +70,7 @@ class Options:
     graph: the graph (or graphs) to take of a folder that declares none, package-relative. strict: refuse what the
     reference runtime would not load, too. memory: predict what a process needs that runs a request of these lengths.
     forms: how components are to run, by name ("" for all others): fused, own (session), host. costs: the table that
-    decides where nothing is asked; None is the shipped one.
+    decides where nothing is asked; None is the shipped one. write: whether a last stage that was reached writes.
     """
 
     bundle: bool = False
@@ -85,6 +85,12 @@ class Options:
     memory: MemoryAsk | None = None
     forms: Mapping[str, Form] = field(default_factory=dict)
     costs: Costs | None = None
+    write: bool = True
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is to be written."""
+        return self.write and self.stop_after == "emit"
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def compile_package(
     if not options.artifacts:
         return _plan_only(root, Path(out) if out is not None else None, options, trace)
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
-    if options.stop_after == "emit":
+    if options.writes:
         target = prepare_target(target, root, options.force)
     loaded = _judged(root, options) if options.strict else load_package(root, graph=options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
@@ -127,6 +133,8 @@ def compile_package(
         return Compiled(None, plan, "", problems, notes, memory)
     executor = emit_executor(plan, loaded)
     trace("emit", executor)
+    if not options.writes:
+        return Compiled(None, plan, executor, problems, notes, memory)
     path = "package" if options.bundle else relative_path(loaded.root, target)
     graphs, (mapped, files) = graph_files(plan, loaded, options.bundle), tables(plan, loaded)
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
@@ -152,7 +160,7 @@ def _judged(root: Path, options: Options) -> Package:
 
 def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> Compiled:
     """Plan the package or document at `root`, standing in for what is absent; `out` then holds plan.txt alone."""
-    target = prepare_plan_folder(out, root) if out is not None and options.stop_after == "emit" else None
+    target = prepare_plan_folder(out, root) if out is not None and options.writes else None
     loaded = load_package(root, False, options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":

@@ -1,7 +1,6 @@
 """Ops -> flat views: every name chosen, every argument spelled. A view is a template's name and the text it places."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from genai_compiler.emit.adapter_views import adapted_argument, selection_call
 from genai_compiler.emit.decoder_views import DecoderViews
@@ -34,7 +33,8 @@ from genai_compiler.plan.ir import (
     StartPolicy,
 )
 from genai_compiler.plan.of_request import made_of_files
-from genai_compiler.plan.settled_loops import has_shorter_way
+from genai_compiler.plan.readers import Readers
+from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way
 from genai_compiler.plan.uses import all_reads, checked_values, walk
 from genai_compiler.read.signature import UNDEFINED
 
@@ -52,6 +52,7 @@ class OpViews:
         self._counted: set[str] = set()
         self._entering: list[str] = []
         self._files = made_of_files(plan)
+        self._readers, self._around = Readers(plan), Surroundings(plan)
 
     def region(self, ops: tuple[Op, ...], step: str) -> tuple[OpView, ...]:
         """The views of one region. step: the name of the innermost iteration counter, "0" outside loops."""
@@ -208,7 +209,7 @@ class OpViews:
         outside, self._entering = self._entering, []
         body = self.region(op.body, step)
         enter, self._entering = (*enter, *self._entering), outside
-        shorter = has_shorter_way(op, self.plan)
+        shorter = has_shorter_way(op, self._around)
         settled = (
             (SettledViews(self._writing, op, (self._steady, self._idles), (step, limit)).view(),) if shorter else ()
         )
@@ -258,10 +259,8 @@ class OpViews:
         """Whether anything asks for a cell but its own way round the loop."""
         others = {each.next for each in op.carried if each is not carry} | {op.continue_when}
         others |= {value for each in op.carried for value in (each.increment, each.maximum)}
-        inside = read_values(replace(self.plan, body=op.body))
-        others |= {value for each in walk(self.plan.body) if isinstance(each, Release) for value in each.values}
-        outside = read_values(replace(self.plan, body=tuple(each for each in self.plan.body if each is not op)))
-        return carry in self._moving(op) or any(self._laws(carry, op)) or carry.cell in others | inside | outside
+        read = carry.cell in others | self._readers.released or self._readers.beside(carry.cell, op)
+        return read or carry in self._moving(op) or any(self._laws(carry, op))
 
     def _cell_table(self, cell: Cell) -> str:
         known = self.uses.tables.get(cell.name)

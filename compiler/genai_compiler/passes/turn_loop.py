@@ -25,7 +25,7 @@ from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ahead import Ahead, Idle
 from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Component, Hold, Invoke, Loop, Op, Plan
-from genai_compiler.plan.settled_loops import has_shorter_way, run_of
+from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way, run_of
 from genai_compiler.plan.unfit import Unfit
 from genai_compiler.plan.uses import all_reads, defines, walk
 from genai_compiler.read.linkable import opsets
@@ -34,10 +34,12 @@ from genai_compiler.read.total_graphs import partial_operator
 
 def turn_loop(plan: Plan, profile: Profile) -> Plan:
     """The plan in which such loops are turned."""
+    around = Surroundings(plan)
     for op in plan.body:
-        if isinstance(op, Loop) and has_shorter_way(op, plan) and sum(map(_is_run, op.body)) > 1:
+        if isinstance(op, Loop) and has_shorter_way(op, around) and sum(map(_is_run, op.body)) > 1:
             try:
                 plan = _turned(_Turn(plan, profile, op), plan)
+                around = Surroundings(plan)
             except Unfit as why:
                 plan = replace(plan, decisions=(*plan.decisions, f"turn_loop: the loop stays as it is: {why}"))
     return plan

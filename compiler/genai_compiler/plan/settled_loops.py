@@ -5,6 +5,7 @@ token is published at a time, and nothing behind the loop asks what its cells ha
 extents needs no second look then, and of the values only the predicate, the tokens and the guards are read.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from genai_compiler.plan.ir import CapacityCheck, CheckHeld, Emit, Fused, Hold, Invoke, Loop, Op, Plan, Release
@@ -13,21 +14,41 @@ from genai_compiler.plan.uses import all_reads, defines, walk
 TOKENS = ("int64", "int32")
 
 
-def has_shorter_way(loop: Loop, plan: Plan) -> bool:
+class Surroundings:
+    """What a plan has around its loops; found once, however many loops there are.
+
+    places: a loop of the outermost region -> its place there; emits: an output -> how many ops emit to it; holds: by
+    group; last: a value -> the last place of the outermost region that reads it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        every = list(walk(plan.body))
+        self.plan = plan
+        self.places = {id(op): at for at, op in enumerate(plan.body) if isinstance(op, Loop)}
+        self.emits = Counter(op.output for op in every if isinstance(op, Emit))
+        self.holds = dict[str, list[Hold]]()
+        for op in every:
+            if isinstance(op, Hold):
+                self.holds.setdefault(op.group, []).append(op)
+        self.last = {value: at for at, op in enumerate(plan.body) for value in all_reads(op)}
+
+
+def has_shorter_way(loop: Loop, around: Surroundings) -> bool:
     """Whether a loop is such a one."""
-    if loop.advance or not any(loop is each for each in plan.body) or not any(map(run_of, loop.body)):
+    plan = around.plan
+    if loop.advance or id(loop) not in around.places or not any(map(run_of, loop.body)):
         return False
     source = Sources(loop)
     made = {value for op in loop.body for value in defines(op)}
-    runs = all(_turns(op, made, source, plan) for op in loop.body) and source.take_turns()
+    runs = all(_turns(op, made, source, around) for op in loop.body) and source.take_turns()
     cells = all(plan.cell(each.declared).recurrence == "invariant" for each in loop.carried if each.declared)
     declared = all(each.declared for each in loop.carried)
     emits = [op for op in loop.body if isinstance(op, Emit)]
     return (
         runs and cells and declared and _is_flag(loop.continue_when, plan) and source.turns(loop.continue_when)
         and all(_is_token(op, plan) and all(map(source.turns, _numbers(op))) for op in emits)
-        and len({op.output for op in emits}) == sum(_into(op, emits) for op in walk(plan.body))
-        and _is_counted(loop, plan) and not _read_behind(loop, plan)
+        and all(around.emits[op.output] == 1 for op in emits)
+        and _is_counted(loop, plan) and not _read_behind(loop, around)
     )  # fmt: skip
 
 
@@ -37,21 +58,20 @@ def run_of(op: Op) -> Invoke | None:
     return run if isinstance(run, Invoke) else None
 
 
-def _turns(op: Op, made: set[str], source: "Sources", plan: Plan) -> bool:
+def _turns(op: Op, made: set[str], source: "Sources", around: Surroundings) -> bool:
     run = run_of(op)
     if run is not None:
         checked = any(isinstance(each, CapacityCheck) for each in run.before)
-        return run.steady and not checked and all(map(source.followed, _counted(run, plan)))
+        return run.steady and not checked and all(map(source.followed, _counted(run, around)))
     return isinstance(op, Emit | Release) or (
         isinstance(op, CheckHeld) and op.maximum not in made and source.stays(op.maximum)
     )
 
 
-def _counted(run: Invoke, plan: Plan) -> list[str]:
+def _counted(run: Invoke, around: Surroundings) -> list[str]:
     """What the entries of a run's cells in place are counted in, every time."""
-    holds = [op for op in walk(plan.body) if isinstance(op, Hold) and op.group == run.held]
     given = dict(run.inputs)
-    return [given[port] for hold in holds for kind, port in hold.lengths if kind == "valid"]
+    return [given[port] for hold in around.holds.get(run.held, []) for kind, port in hold.lengths if kind == "valid"]
 
 
 def _is_flag(value: str, plan: Plan) -> bool:
@@ -73,10 +93,6 @@ def _numbers(op: Emit) -> tuple[str, ...]:
     return tuple(each for each in (op.value, op.when, op.valid_length) if each)
 
 
-def _into(op: Op, emits: list[Emit]) -> bool:
-    return isinstance(op, Emit) and op.output in {each.output for each in emits}
-
-
 def _is_counted(loop: Loop, plan: Plan) -> bool:
     """Whether the iteration's number, if it has a name, is one entry that only runs read."""
     if not loop.iteration:
@@ -87,11 +103,10 @@ def _is_counted(loop: Loop, plan: Plan) -> bool:
     return loop.iteration not in kept and (type.rank == 0 or (type.rank == 1 and type.dims[0] == 1))
 
 
-def _read_behind(loop: Loop, plan: Plan) -> bool:
+def _read_behind(loop: Loop, around: Surroundings) -> bool:
     """Whether anything reads a cell when the loop has ended."""
-    at = next(at for at, each in enumerate(plan.body) if each is loop)
-    read = {value for op in plan.body[at + 1 :] for value in all_reads(op)}
-    return not read.isdisjoint(carry.cell for carry in loop.carried)
+    at = around.places[id(loop)]
+    return any(around.last.get(carry.cell, -1) > at for carry in loop.carried)
 
 
 @dataclass
