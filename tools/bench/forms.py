@@ -56,7 +56,7 @@ def forms_of(place: Place, fixtures: Path, rounds: int) -> dict[str, Any]:
     """Compile every form of every fixture, and take turns in a process of its own."""
     folder = place.work / "forms"
     task: dict[str, dict[str, str]] = {}
-    for case in sorted(each.name for each in fixtures.iterdir() if each.is_dir()):
+    for case in sorted(each.name for each in fixtures.iterdir() if each.is_dir() and each.suffix != ".compiled"):
         task[case] = distinct_forms(fixtures / case, folder / case)
         print(f"  forms: {case}: {', '.join(task[case])}", file=sys.stderr, flush=True)
     (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
