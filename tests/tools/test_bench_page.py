@@ -129,6 +129,17 @@ def test_only_parity_is_allowed_what_two_equal_programs_differ_by() -> None:
     assert not Target("speed", "part", found, 1.0, True, level=True).met
 
 
+@pytest.mark.parametrize(("low", "high", "pair", "told"), [
+    (0.95, 1.1, 0.1, True), (0.95, 1.1, 0.11, False), (0.999, 1.2, 0.2, False), (1.0, 1.2, 0.2, True)
+])  # fmt: skip
+def test_a_noisy_run_tells_only_what_is_beyond_the_bound_itself(
+    low: float, high: float, pair: float, told: bool
+) -> None:
+    assert Target("speed", "part", Interval(1.05, low, high), 1.0, True, pair=pair, level=True).told == told
+    turned = Interval(1 / 1.05, 1 / high, 1 / low)
+    assert Target("time", "part", turned, 1.0, False, pair=pair, level=True).told == told
+
+
 def test_a_form_is_held_against_the_best_of_the_others() -> None:
     rounds = [
         {"chosen": {"request": 3.0}, "chosen-again": {"request": 3.0}, "a": {"request": 4.0}, "b": {"request": 2.0}}

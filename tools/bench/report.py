@@ -45,8 +45,8 @@ differ by is what differs when nothing does. The A/A deviation is the end of tha
 1; a difference smaller than that says nothing. (a) in a ratio is the geometric mean of the two.
 
 A target is met when the whole interval is on the right side of its bound: the lower end where the figure must be large,
-else the upper one. Where the bound asks for parity (0.99, 1.00 or 1.02), the A/A deviation of the same run is allowed;
-above 0.1 the run was too noisy to tell.
+else the upper one. Where the bound asks for parity (0.99, 1.00 or 1.02), the A/A deviation of the same run is allowed.
+Above 0.1 it is not: then the interval is on the right side of the bound itself, or the run was too noisy to tell.
 
 A decode step lasts from the end of one session run of the decoder to the end of the next, and for (c) and (d) from one
 token to the next. Host time is the step less all session runs inside it: for the executors and (a) everything that

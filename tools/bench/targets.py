@@ -11,7 +11,7 @@ Results = dict[str, Any]
 PRECISIONS = ("int4", "int8", "fp32")
 CHECKED = 128
 NOISY = 0.1
-"""An A/A deviation above which nothing can be said of parity."""
+"""An A/A deviation above which it is allowed for no more: parity is then shown without it, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,11 @@ class Target:
 
     @property
     def told(self) -> bool:
-        """Whether the run can tell: not where the bound asks for parity and two equal programs differ by too much."""
-        return not self.level or (self.pair or 0.0) <= NOISY
+        """Whether the run can tell: where the bound asks for parity and two equal programs differ by too much, only if
+        the interval is on the right side of the bound itself.
+        """
+        beyond = self.worst >= self.bound if self.at_least else self.worst <= self.bound
+        return not self.level or (self.pair or 0.0) <= NOISY or beyond
 
     @property
     def missed_by(self) -> float:
