@@ -45,34 +45,34 @@ def _start(place: Place, rounds: int) -> Any:
 
 
 PARTS: dict[str, Part] = {
-    "decode-int4": _turns("decode-int4", "int4: 64 tokens of prompt, 128 new, everyone", 250),
-    "decode-int8": _turns("decode-int8", "int8: 64 + 32", 95),
-    "decode-fp32": _turns("decode-fp32", "fp32: 64 + 16", 150),
-    "threads": _turns("threads", "int4: 64 + 128, two threads", 45),
-    "context": _turns("context", "int4: prompts of 256, 512, 1,024 and 2,048 tokens", 455),
-    "batch": _turns("batch", "int4: 1, 2, 4 and 8 rows", 120),
-    "size-tiny": _turns("size-tiny", "random decoder of 0.1 million weights", 5),
+    "decode-int4": _turns("decode-int4", "int4: 64 tokens of prompt, 128 new, everyone", 170),
+    "decode-int8": _turns("decode-int8", "int8: 64 + 32", 70),
+    "decode-fp32": _turns("decode-fp32", "fp32: 64 + 16", 105),
+    "threads": _turns("threads", "int4: 64 + 128, two threads", 35),
+    "context": _turns("context", "int4: prompts of 256, 512, 1,024 and 2,048 tokens", 320),
+    "batch": _turns("batch", "int4: 1, 2, 4 and 8 rows", 90),
+    "size-tiny": _turns("size-tiny", "random decoder of 0.1 million weights", 12),
     "size-small": _turns("size-small", "random decoder of 9 million weights", 10),
-    "size-medium": _turns("size-medium", "random decoder of 46 million weights", 35),
-    "tiny": _turns("tiny", "tiny decoder: what is around the run call", 10),
-    "host": _turns("host", "tiny decoder: host time by context, to 8,000", 45),
+    "size-medium": _turns("size-medium", "random decoder of 46 million weights", 20),
+    "tiny": _turns("tiny", "tiny decoder: what is around the run call", 25),
+    "host": _turns("host", "tiny decoder: host time by context, to 8,000", 80),
     "host-long": _turns("host-long", "int4: host time at 8,000 tokens of context", 600, usual=False),
-    "workflow": _turns("workflow", "workflow form beside the same authored as one graph", 90),
-    "tiny-workflow": _turns("tiny-workflow", "tiny decoder with three policies", 10),
+    "workflow": _turns("workflow", "workflow form beside the same authored as one graph", 95),
+    "tiny-workflow": _turns("tiny-workflow", "tiny decoder with three policies", 30),
     "forms": Part("each fixture in every form", 30, lambda place, rounds: forms_of(place, ROOT / "fixtures", rounds)),
-    "start": Part("cold processes: start-up and first request", 115, _start, ("int4", "workflow")),
+    "start": Part("cold processes: start-up and first request", 80, _start, ("int4", "workflow")),
     "memory": Part(
-        "cold processes: memory", 55, lambda place, rounds: cold.peak_memory(place, 1, min(rounds, 5)), ("int4",)
+        "cold processes: memory", 35, lambda place, rounds: cold.peak_memory(place, 1, min(rounds, 5)), ("int4",)
     ),
     "compile": Part(
         "compiling real packages",
-        40,
+        25,
         lambda place, rounds: compile_cost.compile_packages(place, min(rounds, 3)),
         ("workflow",),
     ),
     "steps": Part(
         "compiling packages of 1 to 2,000 steps",
-        45,
+        85,
         lambda place, rounds: compile_cost.compile_steps(place, min(rounds, 7)),
     ),
 }
