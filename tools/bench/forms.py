@@ -1,6 +1,7 @@
 """`python -m tools.bench.forms`: each fixture in the form that the compiler chooses and in those it could have chosen.
 
-A form is the package compiled without an optimisation. One process; the forms of a fixture take turns; a turn is as
+A form is the package compiled without an optimisation, or with all components that can asked to run fused, each in a
+session of its own, or on the host. One process; the forms of a fixture take turns; a turn is as
 many requests as take about 20 ms. Forms whose program is the same, file by file, are not timed twice.
 """
 
@@ -17,16 +18,21 @@ from typing import Any
 
 import numpy as np
 from genai_compiler import Options, compile_package
+from genai_compiler.plan.ir import Form
 
 from tools.bench.place import ROOT, Place
 from tools.bench.rounds import turns
 
 LEFT_OUT = ("fuse_islands", "link_readers", "hoist_selection")
 CHOSEN, AGAIN, SEPARATE = "chosen", "chosen-again", "separate"
-FORMS: dict[str, tuple[str, ...]] = {
-    CHOSEN: (), **{name: (name,) for name in LEFT_OUT}, SEPARATE: LEFT_OUT,
-}  # fmt: skip
-"""Form -> passes left out. `separate` is every component in a session of its own."""
+ASKED: tuple[Form, ...] = ("fused", "own", "host")
+FORMS = {
+    CHOSEN: Options(),
+    **{f"without {name}": Options(without=(name,)) for name in LEFT_OUT},
+    SEPARATE: Options(without=LEFT_OUT),
+    **{f"all {form}": Options(forms={"": form}) for form in ASKED},
+}
+"""Form -> how it is compiled. `separate`: no graph is linked with another one."""
 TURN = 0.02
 PROMPT, NEW = [1, 10, 20, 30], 24
 
@@ -44,6 +50,7 @@ FLOWS: dict[str, Callable[[], dict[str, Any]]] = {
     "ragged-emit": lambda: {"x": ints(7, 1, 4)[:, None], "live": np.ones(3, np.bool_)},
     "bounded-growing": lambda: {"x": np.ones((2, 1), np.float32), "budget": ints(4, 4), "turns": ints(4)},
     "session-counter": lambda: {"step": ints(2), "times": ints(3), "start": ints(0)},
+    "wide-search": lambda: {"word": ints(30_011), "bound": ints(-5), "limit": ints(64)},
     "tiny-denoiser": lambda: {
         "request.input_ids": ints(1, 2, 3)[None], "request.negative_input_ids": ints(7)[None],
         "noise": np.ones((1, 4, 3, 2), np.float32),
@@ -71,11 +78,12 @@ def distinct_forms(package: Path, out: Path) -> dict[str, str]:
     """Form -> compiled folder, without forms that are the same program as an earlier one."""
     known: dict[str, str] = {}
     found: dict[str, str] = {}
-    for form, left_out in FORMS.items():
-        compile_package(package, out / form, Options(without=left_out))
-        program = program_hash(out / form)
+    for form, options in FORMS.items():
+        folder = out / form.replace(" ", "-")
+        compile_package(package, folder, options)
+        program = program_hash(folder)
         if program not in known:
-            known[program] = found[form] = str(out / form)
+            known[program] = found[form] = str(folder)
     return found
 
 

@@ -46,10 +46,14 @@ def _start(place: Place, rounds: int) -> Any:
 
 PARTS: dict[str, Part] = {
     "decode-int4": _turns("decode-int4", "int4: 64 tokens of prompt, 128 new, everyone", 170),
-    "decode-int8": _turns("decode-int8", "int8: 64 + 32", 70),
-    "decode-fp32": _turns("decode-fp32", "fp32: 64 + 16", 105),
+    "decode-int8": _turns("decode-int8", "int8: 64 + 128", 150),
+    "decode-fp32": _turns("decode-fp32", "fp32: 64 + 128", 280),
     "threads": _turns("threads", "int4: 64 + 128, two threads", 35),
+    "threads-int8": _turns("threads-int8", "int8: 64 + 64, two threads", 40),
+    "threads-fp32": _turns("threads-fp32", "fp32: 64 + 32, two threads", 50),
     "context": _turns("context", "int4: prompts of 256, 512, 1,024 and 2,048 tokens", 320),
+    "context-int8": _turns("context-int8", "int8: a prompt of 1,024 tokens", 100),
+    "context-fp32": _turns("context-fp32", "fp32: a prompt of 1,024 tokens", 130),
     "batch": _turns("batch", "int4: 1, 2, 4 and 8 rows", 90),
     "size-tiny": _turns("size-tiny", "random decoder of 0.1 million weights", 12),
     "size-small": _turns("size-small", "random decoder of 9 million weights", 10),

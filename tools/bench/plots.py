@@ -22,6 +22,8 @@ HOST_LINES = ("tokens", LOOP)
 """onnxruntime-genai's host work is inside its calls."""
 
 
+UNDRAWN = ("speed-by-context-tiny", "ttft-by-context-tiny")
+"""Of the tiny decoder by context only host time is asked for."""
 BY = {"context": "context", "context-tiny": "context, tiny decoder", "rows": "rows", "size": "size of the model"}
 
 
@@ -39,6 +41,8 @@ def all_plots(results: Results) -> dict[str, str]:
     made: dict[str, str] = {}
     for by, (axis_title, log, scenarios) in axes(results).items():
         for what, (title, unit, factor) in WHAT.items():
+            if f"{what}-by-{by}" in UNDRAWN:
+                continue
             series = lines_of(scenarios, what, factor)
             if series and max(len(each.points) for each in series) > 1:
                 axis = Axis(axis_title, unit, log, what == "ttft" or (by == "size" and what == "speed"))

@@ -106,14 +106,15 @@ def decoding(results: Results) -> Iterator[Target]:
 
 def long_context(results: Results) -> Iterator[Target]:
     """Decode speed behind 1,024 tokens, where copies of the caches cost most."""
-    scenario = scenario_of(results, "context", 1024)
-    if scenario is None:
-        return
-    pair = halves(scenario["rounds"], "step")
-    for name, title in (("optimum", "(c)"), ("numpy", "session.run and numpy")):
-        if name in scenario["names"]:
-            found = speed_over(scenario, name)
-            yield Target(f"decode speed over {title}, 1,024 tokens", "context", found, 1.4, True, pair=pair)
+    for precision, part in (("int4", "context"), ("int8", "context-int8"), ("fp32", "context-fp32")):
+        scenario = scenario_of(results, part, 1024)
+        if scenario is None:
+            continue
+        pair = halves(scenario["rounds"], "step")
+        for name, title in (("optimum", "(c)"), ("numpy", "session.run and numpy")):
+            if name in scenario["names"]:
+                told = f"{precision}: decode speed over {title}, 1,024 tokens"
+                yield Target(told, part, speed_over(scenario, name), 1.4, True, pair=pair)
 
 
 def first_token(results: Results) -> Iterator[Target]:
@@ -213,7 +214,7 @@ def chosen_forms(results: Results) -> Iterator[Target]:
     found = [(*form_ratio(each["rounds"]), case) for case, each in fixtures.items()]
     if found:
         ratio, pair, form, case = max(found, key=lambda each: each[0].median)
-        title = f"chosen form over the best other one, worst fixture ({case}, without {form})"
+        title = f"chosen form over the best other one, worst fixture ({case}, {form})"
         yield Target(title, "forms", ratio, 1.02, False, pair=pair, level=True)
 
 

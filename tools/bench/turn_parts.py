@@ -29,9 +29,11 @@ TURNS = {
     "decode-int4": Turns(
         "int4", (Scenario(64, 128, (LOOP, "tokens", "text", "genai", "optimum", "llama", AGAIN), 0),)
     ),
-    "decode-int8": Turns("int8", (Scenario(64, 32, (LOOP, "tokens", "genai", "optimum", AGAIN), 0, check=128),)),
-    "decode-fp32": Turns("fp32", (Scenario(64, 16, (LOOP, "tokens", "genai", "optimum", AGAIN), 0, check=128),)),
+    "decode-int8": Turns("int8", (Scenario(64, 128, (LOOP, "tokens", "genai", "optimum", AGAIN), 0),)),
+    "decode-fp32": Turns("fp32", (Scenario(64, 128, (LOOP, "tokens", "genai", "optimum", AGAIN), 0),)),
     "threads": Turns("int4", (Scenario(64, 128, (LOOP, "tokens", "genai", AGAIN), 7),), threads=2),
+    "threads-int8": Turns("int8", (Scenario(64, 64, (LOOP, "tokens", "genai", AGAIN), 7),), threads=2),
+    "threads-fp32": Turns("fp32", (Scenario(64, 32, (LOOP, "tokens", "genai", AGAIN), 7),), threads=2),
     "context": Turns(
         "int4",
         (
@@ -41,6 +43,8 @@ TURNS = {
             Scenario(2048, 16, (LOOP, "tokens", "genai"), 3),
         ),
     ),
+    "context-int8": Turns("int8", (Scenario(1024, 32, (LOOP, "tokens", "optimum", "numpy", AGAIN), 5),)),
+    "context-fp32": Turns("fp32", (Scenario(1024, 32, (LOOP, "tokens", "optimum", "numpy", AGAIN), 5),)),
     "batch": Turns(
         "int4", tuple(Scenario(64, 32, (LOOP, "tokens", "genai"), 5, rows=rows) for rows in (1, 2, 4, 8))
     ),
@@ -49,7 +53,7 @@ TURNS = {
     "size-medium": Turns("medium", (Scenario(64, 64, (LOOP, "tokens", "genai"), 7),)),
     "tiny": Turns("tiny", (Scenario(16, 512, (LOOP, "run-only", "tokens", "genai", AGAIN), 0, renew=3),)),
     "host": Turns("tiny", tuple(Scenario(length, 128, (LOOP, "tokens", AGAIN), 9, renew=3) for length in CONTEXTS)),
-    "host-long": Turns("int4", tuple(Scenario(length, 48, (LOOP, "tokens", AGAIN), 2) for length in (128, 8000))),
+    "host-long": Turns("int4", tuple(Scenario(length, 48, (LOOP, "tokens", AGAIN), 3) for length in (128, 8000))),
     "workflow": Turns(
         "workflow", (Scenario(64, 64, ("one-graph", "workflow", "unhoisted", "one-graph-again"), 0),)
     ),
