@@ -118,8 +118,9 @@ def _run_time(search: Mapping[str, Any], report: Report) -> dict[str, Any]:
     if int(search.get("random_seed", -1)) >= 0:
         found["random_seed"] = int(search["random_seed"])
     if float(search.get("chunk_size", 0)) >= 1:
-        what = f"chunk_size {int(search['chunk_size'])} has no effect: the prompt is processed in one piece"
-        report("ignored-key", "chunk_size", what)
+        size = int(search["chunk_size"])
+        what = f"chunk_size {size} has no effect: the prompt is processed in one piece, which gives the same tokens"
+        report("ignored-key", "chunk_size", what, f"for less memory run with --prefill-chunk {size}")
     batch = int(search.get("batch_size", 1))
     if batch != 1:
         report(
