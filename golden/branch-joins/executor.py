@@ -41,11 +41,23 @@ class Executor:
     """branch-joins, compiled: one `run` is one invocation of the workflow."""
 
     def __init__(self, sessions: Sessions) -> None:
-        self.double = sessions.runner("double", ("x",), ("y",), "pipeline.workflow.steps[0].cases.true")
-        self.negate = sessions.runner("negate", ("x",), ("y",), "pipeline.workflow.steps[0].cases.false.steps[0]")
-        self.square = sessions.runner("square", ("x",), ("y",), 'pipeline.workflow.steps[1].cases["0"].steps[0]')
-        self.negate_2 = sessions.runner("negate", ("x",), ("y",), 'pipeline.workflow.steps[1].cases["-1"]')
-        self.shift = sessions.runner("shift", ("x",), ("y",), "pipeline.workflow.steps[1].default.steps[0]")
+        self.double = sessions.runner("double", ("x",), ("y",), "pipeline.workflow.steps[0].cases.true", lazy=True)
+        self.negate = sessions.runner(
+            "negate",
+            ("x",),
+            ("y",),
+            "pipeline.workflow.steps[0].cases.false.steps[0]",
+            lazy=True,
+        )
+        self.square = sessions.runner(
+            "square",
+            ("x",),
+            ("y",),
+            'pipeline.workflow.steps[1].cases["0"].steps[0]',
+            lazy=True,
+        )
+        self.negate_2 = sessions.runner("negate", ("x",), ("y",), 'pipeline.workflow.steps[1].cases["-1"]', lazy=True)
+        self.shift = sessions.runner("shift", ("x",), ("y",), "pipeline.workflow.steps[1].default.steps[0]", lazy=True)
 
     def run(self, request: Request) -> Generator[Event, None, Result]:
         """Run the workflow once: yields what it publishes, returns the outputs it adds up to."""

@@ -193,6 +193,7 @@ class Executor:
             ("pixel_values", "pixel_position_ids"),
             ("image_features",),
             "pipeline.workflow.steps[0].cases.true.steps[1].steps[1]",
+            lazy=True,
         )
         self.join_pictures = open_adapter(
             "genai-compile.join-pictures@1",
@@ -207,6 +208,7 @@ class Executor:
             ("pixel_values", "pixel_position_ids"),
             ("image_features",),
             "pipeline.workflow.steps[0].default.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.audio_processor = open_adapter(
             "genai-compile.audio-processor@1",
@@ -229,12 +231,14 @@ class Executor:
             ("input_features", "input_features_mask"),
             ("audio_features",),
             "pipeline.workflow.steps[1].cases.true.steps[1]",
+            lazy=True,
         )
         self.speech_2 = sessions.runner(
             "speech",
             ("input_features", "input_features_mask"),
             ("audio_features",),
             "pipeline.workflow.steps[1].default.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.decoder = Decoder(sessions, DECODER)
 

@@ -222,12 +222,14 @@ class Executor:
             ("pixel_values", "image_sizes", "image_attention_mask"),
             ("image_features",),
             "pipeline.workflow.steps[0].cases.true.steps[1]",
+            lazy=True,
         )
         self.vision_2 = sessions.runner(
             "vision",
             ("pixel_values", "image_sizes", "image_attention_mask"),
             ("image_features",),
             "pipeline.workflow.steps[0].default.cases.true.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.audio_processor = open_adapter(
             "genai-compile.audio-processor@1",
@@ -243,12 +245,14 @@ class Executor:
             ("audio_embeds", "audio_attention_mask", "audio_sizes", "audio_projection_mode"),
             ("audio_features",),
             "pipeline.workflow.steps[1].cases.true.steps[2]",
+            lazy=True,
         )
         self.speech_2 = sessions.runner(
             "speech",
             ("audio_embeds", "audio_attention_mask", "audio_sizes", "audio_projection_mode"),
             ("audio_features",),
             "pipeline.workflow.steps[1].default.cases.true.cases.true.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.decoder = Decoder(sessions, DECODER)
 

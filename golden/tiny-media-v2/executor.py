@@ -91,12 +91,14 @@ class Executor:
             ("pixel_values",),
             ("image_features",),
             "pipeline.workflow.steps[0].cases.true.steps[0]",
+            lazy=True,
         )
         self.speech = sessions.runner(
             "speech",
             ("audio_frames",),
             ("audio_features",),
             "pipeline.workflow.steps[1].cases.true.steps[0]",
+            lazy=True,
         )
         self.decoder = Decoder(sessions, DECODER)
 

@@ -136,12 +136,14 @@ class Executor:
             ("pixel_values", "aspect_ratio_ids", "aspect_ratio_mask"),
             ("image_features",),
             "pipeline.workflow.steps[0].cases.true.steps[1]",
+            lazy=True,
         )
         self.vision_2 = sessions.runner(
             "vision",
             ("pixel_values", "aspect_ratio_ids", "aspect_ratio_mask"),
             ("image_features",),
             "pipeline.workflow.steps[0].default.cases.true.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.decoder = Decoder(sessions, DECODER)
 

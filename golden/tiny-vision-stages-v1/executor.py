@@ -114,6 +114,7 @@ class Executor:
             ("pixel_values",),
             ("hidden",),
             "pipeline.workflow.steps[0].cases.true.cases.true.steps[1]",
+            lazy=True,
         )
         self.window_rows = open_adapter(
             "genai-compile.window-rows@1",
@@ -128,6 +129,7 @@ class Executor:
             ("patch_embed.hidden",),
             ("vision.image_features.by_windows",),
             "pipeline.workflow.steps[0].cases.true.cases.true.steps[3]",
+            lazy=True,
         )
         self.window_rows_2 = open_adapter(
             "genai-compile.window-rows@1",

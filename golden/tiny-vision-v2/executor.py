@@ -81,6 +81,7 @@ class Executor:
             ("pixel_values",),
             ("image_features",),
             "pipeline.workflow.steps[0].cases.true.steps[0]",
+            lazy=True,
         )
         self.decoder = Decoder(sessions, DECODER)
 

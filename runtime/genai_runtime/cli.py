@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         timed = arguments.profile is not None
         where = arguments.folder, arguments.provider, arguments.threads, arguments.verify
         text = arguments.tokens is None and not (arguments.input or arguments.describe)
-        chosen = arguments.prefill_chunk, arguments.policy, arguments.length_switch, text
+        files = bool(arguments.image or arguments.audio)
+        chosen = arguments.prefill_chunk, arguments.policy, arguments.length_switch, text, files
         with load(*where, timed, *chosen) as model:
             if arguments.stats:
                 told = model.describe()

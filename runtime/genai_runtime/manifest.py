@@ -201,7 +201,8 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(data["speculation"], _SPECULATION, "speculation")
     if isinstance(data.get("policy_graphs"), dict):
         yield from _shape_faults(data["policy_graphs"], _POLICY, "policy_graphs")
-    yield from _shape_faults(data.get("opens", []), [str], "opens")
+    for key in ("opens", "on_demand"):
+        yield from _shape_faults(data.get(key, []), [str], key)
 
 
 def _check_made(file: Path, entry: Mapping[str, Any]) -> None:

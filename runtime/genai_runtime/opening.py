@@ -43,6 +43,7 @@ def load(
     policy: str | None = None,
     length_switch: str = "keep",
     text: bool = False,
+    eager: bool = False,
 ) -> "Model":
     """Load a compiled folder.
 
@@ -53,8 +54,9 @@ def load(
     runtime drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the
     folder's choice. length_switch: where a graph takes other tables of positions behind a length, `keep` what the
     caches hold, `recompute` it there, or `refuse` requests that would cross it. text: requests bring text, so that the
-    tokenizer is opened beside the sessions, not by the first of them. The folder's executor.py is code and is executed:
-    load only what you trust as you would trust a Python package.
+    tokenizer is opened beside the sessions, not by the first of them. eager: open also what only some requests need (a
+    model of pictures, say), which otherwise the first of these opens; so it is where providers are named. The folder's
+    executor.py is code and is executed: load only what you trust as you would trust a Python package.
     Raises LoadError: not-compiled, damaged-folder, abi-mismatch, package-moved, package-changed, unknown-provider,
     provider-unavailable, no-kernel, session-failed, onnxruntime-missing, bad-threads, bad-chunk, bad-policy,
     no-policy-graphs, bad-length-switch, bad-huge-pages, unreadable-file, bad-path.
@@ -80,13 +82,16 @@ def load(
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, prefill_chunk or 0, drawn, length_switch
     sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
-    opens = manifest.data.get("opens", ())
+    seldom = manifest.data.get("on_demand", ()) if eager or strict else ()
+    opens = (*manifest.data.get("opens", ()), *seldom)
     with gathered_behind(sum(each["size"] for each in manifest.data["files"])), sessions.ahead(opens):
         made = _executor_class(manifest)
         from genai_runtime.model import Model
 
         tokenizer = _tokenizer(manifest) if text else None
         executor = _executor(made, manifest, sessions)
+        for each in seldom:
+            sessions.session(each)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     model = Model(manifest, executor, sessions, notices)
     if tokenizer is not None:

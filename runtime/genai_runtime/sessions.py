@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,6 +88,7 @@ class Sessions:
         self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
         self.policy_graphs, self.length_switch = policy_graphs, length_switch
         self._open: dict[str, Any] = {}
+        self._opening = RLock()
         self._ahead: Ahead | None = None
 
     @contextmanager
@@ -117,14 +119,22 @@ class Sessions:
 
     def session(self, component: str) -> Any:
         """The session of a component. Raises LoadError `session-failed` with ONNX Runtime's words."""
+        if component in self._open:
+            return self._open[component]
+        with self._opening:
+            return self._first(component)
+
+    def _first(self, component: str) -> Any:
+        """The session of a component that was not open just now; another thread may have opened it since."""
         if component not in self._open:
             graph = self._graphs.get(component)
             if graph is None:
                 raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
             ahead = self._ahead if self._ahead is not None and component in self._ahead else None
-            self._open[component] = ahead.take(component) if ahead is not None else self._opened(component, graph)
+            session = ahead.take(component) if ahead is not None else self._opened(component, graph)
             if self.timings is not None:
-                binding.watch(self._open[component], partial(self.timings.timed, "session run", component))
+                binding.watch(session, partial(self.timings.timed, "session run", component))
+            self._open[component] = session
         return self._open[component]
 
     def _opened(self, component: str, graph: Graph) -> Any:
@@ -204,7 +214,7 @@ class Sessions:
 
     def active_providers(self) -> dict[str, list[str]]:
         """Per opened component, the providers its session really uses."""
-        return {name: list(session.get_providers()) for name, session in self._open.items()}
+        return {name: list(session.get_providers()) for name, session in tuple(self._open.items())}
 
     def close(self) -> None:
         """Drop the sessions; values they made stay valid."""

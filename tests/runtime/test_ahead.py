@@ -74,7 +74,7 @@ def test_the_manifest_names_what_the_executor_asks_for(
     monkeypatch.setattr(sessions.Sessions, "session", noted)
     folder = compiled(case)[0]
     genai_runtime.load(folder, threads=1).close()
-    assert asked
+    assert asked or case == "branch-joins"  # whose components all stand in cases
     assert list(dict.fromkeys(asked)) == stated(folder)["opens"]
 
 

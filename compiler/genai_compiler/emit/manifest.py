@@ -16,6 +16,7 @@ from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
 from genai_compiler.emit.view import ABI_VERSION, executor_view
 from genai_compiler.plan.ir import Decode, Emit, Output, Plan
+from genai_compiler.plan.on_demand import on_demand
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.processor_files import PROCESSORS
 from genai_compiler.plan.uses import walk
@@ -53,6 +54,7 @@ def manifest(
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
         "opens": list(executor_view(plan, "").sessions),
+        "on_demand": sorted(on_demand(plan) & set(graphs)),
         "tables": dict(tables),
         "speculation": _speculation(plan),
         "policy_graphs": policy_entry(plan),

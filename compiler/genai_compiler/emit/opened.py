@@ -3,15 +3,16 @@
 from genai_compiler.emit.op_view import Uses
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.on_demand import on_demand
 
 
 def opened_sessions(uses: Uses, plan: Plan) -> tuple[str, ...]:
     """Components in the order of emit/view.py. Absent are those that a request may never need, and numpy's."""
-    names = list[str]()
+    names, seldom = list[str](), on_demand(plan)
     for runner, (name, *_) in uses.runners.items():
         component = plan.component(name)
         if component.adapter is None and component.host is None and runner not in uses.spare:
-            names.append(name)
+            names += [name] if name not in seldom else []
         elif component.adapter is not None and isinstance(component.adapter.program, GraphProgram):
             names += component.adapter.program.components
     names += [hold.run.component for _, _, hold in uses.held.values()]

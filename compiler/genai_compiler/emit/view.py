@@ -19,6 +19,7 @@ from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.image_program import ImageProgram
 from genai_compiler.plan.ir import Component, Input, Output, Plan
+from genai_compiler.plan.on_demand import on_demand
 from genai_compiler.read.host_program import HostProgram
 
 ABI_VERSION = 3
@@ -250,6 +251,7 @@ def _locals(plan: Plan, names: Names) -> Iterator[str]:
 
 
 def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
+    seldom = on_demand(plan)
     for name, (component, inputs, outputs, origin) in uses.runners.items():
         adapter = plan.component(component).adapter
         if adapter is not None and adapter.abi == OVERLAY:
@@ -271,7 +273,8 @@ def _opens(uses: Uses, plan: Plan, programs: Programs) -> Iterator[str]:
             continue
         args = [literal(component), literal(inputs), literal(outputs), literal(origin)]
         host = plan.component(component).host is not None
-        args += [f"program={programs[name][0]}"] if host else ["lazy=True"] if name in uses.spare else []
+        lazy = name in uses.spare or component in seldom
+        args += [f"program={programs[name][0]}"] if host else ["lazy=True"] if lazy else []
         legal = plan.component(component).replacements
         if legal:
             pairs = (f"{literal(each.component)}: {literal(each.ports)}" for each in legal)
