@@ -1,4 +1,4 @@
-"""Stored sessions: the same numbers to the last bit, used only where they belong, and left out with a word elsewhere."""
+"""Stored sessions: the same numbers to the last bit, used where they belong, and left out with a word elsewhere."""
 
 import json
 import logging
@@ -124,7 +124,9 @@ def test_every_session_that_loading_opens_is_stored_and_gives_the_same_tokens(
 def test_the_same_package_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "other"):
         compile_stored(FIXTURES / "tiny-stages-v1", tmp_path / name)
-    made = [{each.name: each.read_bytes() for each in (tmp_path / name / "stored").iterdir()} for name in ("one", "other")]
+    made = [
+        {each.name: each.read_bytes() for each in (tmp_path / name / "stored").iterdir()} for name in ("one", "other")
+    ]
     assert made[0] == made[1]
     assert made[0]
 
@@ -139,8 +141,10 @@ def test_without_being_asked_nothing_is_stored(tmp_path: Path) -> None:
 
 
 def other_processor(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    facts = stored.PROCESSOR.read_text("utf-8").replace("flags\t\t: ", "flags\t\t: other ").replace(
-        "Features\t: ", "Features\t: other "
+    facts = (
+        stored.PROCESSOR.read_text("utf-8")
+        .replace("flags\t\t: ", "flags\t\t: other ")
+        .replace("Features\t: ", "Features\t: other ")
     )
     (folder.parent / "cpuinfo").write_text(facts, "utf-8")
     monkeypatch.setattr(stored, "PROCESSOR", folder.parent / "cpuinfo")
