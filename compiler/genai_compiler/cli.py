@@ -90,6 +90,10 @@ def _arguments(
     if found.strict and not found.artifacts:
         parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
     _check_memory(parser, found)
+    if found.store and (found.check or found.show or found.stop_after or not found.artifacts):
+        parser.error("--store-sessions writes into the compiled folder: it can't go with what writes none")
+    if found.store and found.memory and found.output is None:
+        parser.error("--store-sessions writes into the compiled folder: with --memory, name it with -o")
     only = found.check or (found.memory and found.output is None and not found.show and not found.stop_after)
     found.last = stages[-2] if only else found.stop_after or found.show or stages[-1]
     if found.show and stages.index(found.show) > stages.index(found.last):
@@ -191,6 +195,12 @@ def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--strict", action="store_true", help="also refuse what onnxruntime-genai would not load")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
+    parser.add_argument(
+        "--store-sessions",
+        action="store_true",
+        dest="store",
+        help="store graphs as this machine's ONNX Runtime optimises them: loading here is faster, elsewhere the same",
+    )
     parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
     parser.add_argument(
@@ -236,7 +246,9 @@ def _run(arguments: argparse.Namespace) -> int:
         ask = _lengths(arguments) if arguments.memory else None
         forms, costs = asked_forms(arguments.form), chosen_costs(arguments.costs, os.environ)
         write = not (arguments.show or arguments.stop_after)
-        options = Options(arguments.bundle, arguments.force, arguments.last, *made, ask, forms, costs, write)
+        options = Options(
+            arguments.bundle, arguments.force, arguments.last, *made, ask, forms, costs, write, arguments.store
+        )
         compiled = compile_package(arguments.package, arguments.output, options, trace)
     except CompileError as refused:
         _print_problems(refused.problems, arguments.format)

@@ -71,6 +71,7 @@ class Options:
     reference runtime would not load, too. memory: predict what a process needs that runs a request of these lengths.
     forms: how components are to run, by name ("" for all others): fused, own (session), host. costs: the table that
     decides where nothing is asked; None is the shipped one. write: whether a last stage that was reached writes.
+    store_sessions: store graphs as this machine's ONNX Runtime optimises them; it opens the package's graphs for that.
     """
 
     bundle: bool = False
@@ -86,6 +87,7 @@ class Options:
     forms: Mapping[str, Form] = field(default_factory=dict)
     costs: Costs | None = None
     write: bool = True
+    store_sessions: bool = False
 
     @property
     def writes(self) -> bool:
@@ -140,8 +142,8 @@ def compile_package(
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     made = {**made_graphs(graphs), **files, **policy_files(plan)}
-    write_folder(target, loaded, texts, facts, made, options.bundle)
-    return Compiled(target, plan, executor, problems, notes, memory)
+    stored = write_folder(target, loaded, texts, facts, made, options.bundle, options.store_sessions)
+    return Compiled(target, plan, executor, problems, (*notes, *stored), memory)
 
 
 def _judged(root: Path, options: Options) -> Package:

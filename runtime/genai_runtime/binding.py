@@ -4,7 +4,7 @@ The hot loop calls the C extension's objects (`InferenceSession._sess`, `IOBindi
 wrappers: the wrappers convert every value on every call, which costs more than a small graph does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
@@ -104,6 +104,11 @@ def available_providers() -> list[str]:
     return list(ort.get_available_providers())
 
 
+def build() -> str:
+    """This build of ONNX Runtime, in words: its release, and what the build says of itself."""
+    return f"ONNX Runtime {ort.__version__} ({ort.get_build_info().removeprefix('ORT Build Info: ')})"
+
+
 SESSION_ATTRIBUTES = {
     "intra_op_num_threads": "intra_op_num_threads",
     "inter_op_num_threads": "inter_op_num_threads",
@@ -124,13 +129,32 @@ def open_session(
 
     Raises LoadError `damaged-folder` for an attribute that is none, or whose value can't be one.
     """
+    return ort.InferenceSession(str(graph), _settings(options), providers=list(providers))
+
+
+def write_optimised(graph: Path, target: Path, options: Mapping[str, str | int | bool]) -> None:
+    """Write a graph as the optimiser leaves it for the CPU, with all weights in a new file beside it.
+
+    Raises LoadError as `open_session`, and what ONNX Runtime raises.
+    """
+    settings = _settings(options)
+    settings.optimized_model_filepath = str(target)
+    settings.add_session_config_entry(f"{_WEIGHTS}_file_name", f"{target.name}.data")
+    settings.add_session_config_entry(f"{_WEIGHTS}_min_size_in_bytes", "1024")
+    ort.InferenceSession(str(graph), settings, providers=["CPUExecutionProvider"])
+
+
+_WEIGHTS = "session.optimized_model_external_initializers"
+
+
+def _settings(options: Mapping[str, str | int | bool]) -> Any:
     settings = ort.SessionOptions()
     for key, value in options.items():
         if "." in key:
             settings.add_session_config_entry(key, str(value))
         else:
             _set_attribute(settings, key, value)
-    return ort.InferenceSession(str(graph), settings, providers=list(providers))
+    return settings
 
 
 def _set_attribute(settings: Any, key: str, value: object) -> None:

@@ -110,6 +110,8 @@ _POLICY = {
     "by_graph": [str],
     "most": int,
 }
+_STORED = {"made": {"onnxruntime": str, "system": str, "processor": str}, "graphs": dict}
+_STORED_GRAPH = {"file": str, "weights": str, "sha256": str}
 _SPECULATION = {"width": int, "by_itself": bool, "driven": bool, "reason": str}
 
 
@@ -125,6 +127,10 @@ class Manifest:
     def executor(self) -> Path:
         """The generated module."""
         return self.folder / "executor.py"
+
+    def weights(self, name: str) -> Path:
+        """A folder of weights, by its name from the package's, which climbs with `..` where links led out of that."""
+        return (self.package.resolve() / name).resolve() if name.startswith("..") else self.package / name
 
     @property
     def lora(self) -> "LoraSpec | None":
@@ -174,7 +180,7 @@ def read_manifest(folder: Path, abi: int) -> Manifest:
 def check_files(manifest: Manifest, verify: bool = False) -> None:
     """Hold all files against the manifest. Raises LoadError: damaged-folder, package-changed (with all differences)."""
     data = manifest.data
-    if not manifest.executor.is_file() or _hash(manifest.executor) != data["executor_sha256"]:
+    if not manifest.executor.is_file() or file_hash(manifest.executor) != data["executor_sha256"]:
         what = f"executor.py in '{manifest.folder}' is missing or was changed after it was compiled"
         raise LoadError("damaged-folder", what, help=COMPILE_AGAIN)
     for each in data["graphs"].values():
@@ -203,11 +209,14 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(data["policy_graphs"], _POLICY, "policy_graphs")
     for key in ("opens", "on_demand"):
         yield from _shape_faults(data.get(key, []), [str], key)
+    if data.get("stored") is not None:
+        faults = list(_shape_faults(data["stored"], _STORED, "stored"))
+        yield from faults or _shape_faults(list(data["stored"]["graphs"].values()), [_STORED_GRAPH], "stored.graphs")
 
 
 def _check_made(file: Path, entry: Mapping[str, Any]) -> None:
     """A graph that the compiler wrote must be there, as it was written."""
-    if not file.is_file() or _hash(file) != entry.get("sha256"):
+    if not file.is_file() or file_hash(file) != entry.get("sha256"):
         raise LoadError(
             "damaged-folder", f"'{file}' is missing or was changed after it was compiled", help=COMPILE_AGAIN
         )
@@ -248,6 +257,8 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     named += [(f"graphs.{key}.{field}", each[field]) for key, each in data["graphs"].items() for field in _GRAPH]
     drawn = (data["policy_graphs"] or {"graphs": {}})["graphs"]
     named += [(f"policy_graphs.{key}.file", each["file"]) for key, each in drawn.items()]
+    kept = (data.get("stored") or {"graphs": {}})["graphs"]
+    named += [(f"stored.{key}.{field}", each[field]) for key, each in kept.items() for field in ("file", "weights")]
     named += [(f"files[{at}].path", each["path"]) for at, each in enumerate(data["files"])]
     homes = ("package", "compiled")
     yield from (f"graphs: in '{each['in']}'" for each in data["graphs"].values() if each["in"] not in homes)
@@ -302,9 +313,10 @@ def _difference(package: Path, entry: Mapping[str, Any], verify: bool) -> str:
     if not os.access(file, os.R_OK):
         return f"'{name}' can't be read: the operating system refuses it"
     known = state.st_size > SMALL_FILE and state.st_mtime_ns == entry["mtime_ns"] and not verify
-    return "" if known or _hash(file) == entry["sha256"] else f"the content of '{name}' has changed"
+    return "" if known or file_hash(file) == entry["sha256"] else f"the content of '{name}' has changed"
 
 
-def _hash(file: Path) -> str:
+def file_hash(file: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -25,6 +25,7 @@ from genai_runtime.sessions import Graph, Sessions, Settings, Table
 if TYPE_CHECKING:
     from genai_runtime.lora.service import LoraService
     from genai_runtime.model import Model
+    from genai_runtime.stored import Stored
     from genai_runtime.timings import Timings
     from genai_runtime.tokenizer import Tokenizer
 
@@ -72,7 +73,8 @@ def load(
     common = Settings(chosen, options, reason)
     own, more = placed(manifest.data["placement"], common, strict=bool(strict))
     check_kernels(manifest.data["kernels"], common, own)
-    notices = (*notices, *more)
+    stored, told = _stored(manifest)
+    notices = (*notices, *more, *told)
     if notices:
         import logging
 
@@ -81,7 +83,7 @@ def load(
     noted = _timings() if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, prefill_chunk or 0, drawn, length_switch
-    sessions = Sessions(_graphs(manifest), common, own, _lora(manifest), _tables(manifest), *driven)
+    sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven)
     seldom = manifest.data.get("on_demand", ()) if eager or strict else ()
     opens = (*manifest.data.get("opens", ()), *seldom)
     with gathered_behind(sum(each["size"] for each in manifest.data["files"])), sessions.ahead(opens):
@@ -135,10 +137,24 @@ def _checked(folder: Path, verify: bool) -> Manifest:
     return manifest
 
 
-def _graphs(manifest: Manifest) -> dict[str, Graph]:
+def _stored(manifest: Manifest) -> "tuple[Mapping[str, Stored], tuple[str, ...]]":
+    """What the folder has of optimised graphs, and notices of what is not used."""
+    if manifest.data.get("stored") is None:
+        return {}, ()
+    from genai_runtime.stored import stored_graphs
+
+    return stored_graphs(manifest)
+
+
+def _graphs(manifest: Manifest, stored: "Mapping[str, Stored]") -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
     graphs = {
-        name: Graph(homes[each["in"]] / each["file"], _folder(manifest.package, each["weights"]), each["lengths_vary"])
+        name: Graph(
+            homes[each["in"]] / each["file"],
+            manifest.weights(each["weights"]),
+            each["lengths_vary"],
+            stored.get(name),
+        )
         for name, each in manifest.data["graphs"].items()
     }
     for path in (path for graph in graphs.values() for path in (graph.file, graph.weights)):
@@ -148,11 +164,6 @@ def _graphs(manifest: Manifest) -> dict[str, Graph]:
             what = f"ONNX Runtime opens only names that are UTF-8, and {str(path)!r} is none"
             raise LoadError("bad-path", what, help="rename the folder") from fault
     return graphs
-
-
-def _folder(package: Path, name: str) -> Path:
-    """A folder of weights, by its name from the package's; the name climbs with `..` where links led out of that."""
-    return (package.resolve() / name).resolve() if name.startswith("..") else package / name
 
 
 def _tables(manifest: Manifest) -> dict[str, Table]:

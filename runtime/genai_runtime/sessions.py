@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from genai_runtime.lora.service import LoraService
     from genai_runtime.package_graphs import PackageGraph
     from genai_runtime.policy_graphs import PolicyGraphs
+    from genai_runtime.stored import Stored
     from genai_runtime.timings import Timings
 
 Ports = tuple[tuple[str, str], ...]
@@ -33,12 +34,14 @@ Ports = tuple[tuple[str, str], ...]
 class Graph:
     """A graph a component runs: file, and the folder its external weights are relative to.
 
-    lengths_vary: whether its inputs have other shapes with every request.
+    lengths_vary: whether its inputs have other shapes with every request. stored: what a session on the CPU alone opens
+    in its place.
     """
 
     file: Path
     weights: Path
     lengths_vary: bool = True
+    stored: "Stored | None" = None
 
 
 @dataclass(frozen=True)
@@ -227,9 +230,27 @@ def _open(graph: Graph, settings: Settings) -> Any:
     options = dict(settings.options)
     if graph.lengths_vary:  # else it would keep a layout for every length that it has seen (docs/memory.md)
         options.setdefault("enable_mem_pattern", False)
+    if graph.stored is not None and all(name == "CPUExecutionProvider" for name, _ in settings.providers):
+        try:
+            return _open_stored(graph.stored, options, settings)
+        except binding.RUN_FAILURES as failure:
+            import logging
+
+            said = f"the stored session {graph.stored.file.name} can't be opened, its plain graph is: {failure}"
+            logging.getLogger("genai_runtime").warning("%s", said)
     if graph.weights != graph.file.parent:  # with it, ONNX Runtime refuses links that it follows from the graph's own
         options["session.model_external_initializers_file_folder_path"] = str(graph.weights)
     return binding.open_session(graph.file, options, settings.providers)
+
+
+def _open_stored(stored: "Stored", options: Mapping[str, str | int | bool], settings: Settings) -> Any:
+    """A session of what the optimiser has left: it does nothing more."""
+    known = {
+        **options,
+        "graph_optimization_level": "ORT_DISABLE_ALL",
+        "session.model_external_initializers_file_folder_path": str(stored.weights),
+    }
+    return binding.open_session(stored.file, known, settings.providers)
 
 
 class Runner:

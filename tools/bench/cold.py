@@ -30,7 +30,12 @@ def graphs_of(compiled: Path, package: Path) -> list[tuple[str, str]]:
 
 def make_task(place: Place, name: str, threads: int, **more: Any) -> dict[str, Any]:
     """What a cold process is told about one package."""
-    package, compiled = place.package(name), place.compiled(name)
+    return task_of(place, name, place.compiled(name), threads, **more)
+
+
+def task_of(place: Place, name: str, compiled: Path, threads: int, **more: Any) -> dict[str, Any]:
+    """The same about one of its compiled folders."""
+    package = place.package(name)
     return {
         "root": str(ROOT),
         "package": str(package),
@@ -68,6 +73,9 @@ def start_up(place: Place, threads: int, rounds: int) -> Rounds:
     kinds = {"sessions": ("sessions", one), "executor": ("executor", asking), "loop": ("loop", asking),
              "workflow-sessions": ("sessions", other), "workflow-executor": ("executor", other),
              "executor-text": ("executor", text)}  # fmt: skip
+    kept = task_of(place, PACKAGE, place.compiled(PACKAGE, more=("--store-sessions",)), threads)
+    kinds["stored"] = ("executor", {**kept, "new": 1})
+    kinds["stored-text"] = ("executor", {**kept, "text": prompt_text(place)})
     if place.has("genai"):
         kinds["genai"], kinds["genai-text"] = ("genai", asking), ("genai", text)
     kinds["sessions-again"] = ("sessions", one)
@@ -76,8 +84,8 @@ def start_up(place: Place, threads: int, rounds: int) -> Rounds:
         order = turns(tuple(kinds), max(number, 0))
         found = {name: start(*kinds[name], place.environment) for name in order}
         if number >= 0:
-            kept = ("start", "first", "whole")
-            measured.append({name: {key: each[key] for key in kept if key in each} for name, each in found.items()})
+            told = ("start", "first", "whole")
+            measured.append({name: {key: each[key] for key in told if key in each} for name, each in found.items()})
             print(f"  start-up: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     return measured
 

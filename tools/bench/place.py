@@ -44,12 +44,15 @@ class Place:
         """The folder of a package, by name."""
         return (self.own if name in OWN else self.peers / "packages").resolve() / name
 
-    def compiled(self, name: str, without: tuple[str, ...] = ()) -> Path:
-        """The compiled folder of a package: compiled now, with this environment's compiler, once a process."""
-        key = "-".join((name, *without))
+    def compiled(self, name: str, without: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> Path:
+        """The compiled folder of a package: compiled now, with this environment's compiler, once a process.
+
+        without: passes to leave out; more: further options of the command.
+        """
+        key = "-".join((name, *without, *(each.strip("-") for each in more)))
         out = self.work / "compiled" / key
         if key not in self.done:
-            compile_folder(self.package(name), out, self.environment, without)
+            compile_folder(self.package(name), out, self.environment, without, more)
             self.done.add(key)
         return out
 
@@ -90,10 +93,16 @@ class Place:
         return Contestant(name, name, folder)
 
 
-def compile_folder(package: Path, out: Path, environment: dict[str, str], without: tuple[str, ...] = ()) -> None:
-    """Compile one package."""
+def compile_folder(
+    package: Path,
+    out: Path,
+    environment: dict[str, str],
+    without: tuple[str, ...] = (),
+    more: tuple[str, ...] = (),
+) -> None:
+    """Compile one package. without: passes to leave out; more: further options of the command."""
     left_out = [part for name in without for part in ("--without", name)]
-    command = [sys.executable, "-m", "genai_compiler", str(package), "-o", str(out), *left_out]
+    command = [sys.executable, "-m", "genai_compiler", str(package), "-o", str(out), *left_out, *more]
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 

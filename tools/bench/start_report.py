@@ -9,12 +9,19 @@ from tools.bench.tables import table, with_bounds
 START_TITLES = {
     "sessions": "imports numpy and onnxruntime, opens the same sessions (floor)",
     "executor": "`load()`, int4",
+    "stored": "`load()`, int4, with stored sessions",
     "workflow-sessions": "floor of the workflow form",
     "workflow-executor": "`load()`, workflow form",
     "loop": "hand-written loop (a)",
     "genai": "onnxruntime-genai: `Model()` (b)",
 }
-FLOORS = {"executor": "sessions", "workflow-executor": "workflow-sessions", "loop": "sessions", "genai": "sessions"}
+FLOORS = {
+    "executor": "sessions",
+    "stored": "sessions",
+    "workflow-executor": "workflow-sessions",
+    "loop": "sessions",
+    "genai": "sessions",
+}
 MEMORY_TITLES = {
     "loop": "hand-written loop (a)",
     "executor": "executor, token ids",
@@ -44,13 +51,18 @@ def start_section(result: dict[str, Any], told: str) -> str:
 
 def from_the_start(rounds: Rounds) -> str:
     """A prompt of text in a cold process, where it was measured."""
-    kinds = {"executor-text": "`load(text=True)`, `generate`", "genai-text": "onnxruntime-genai (b)"}
-    if not kinds.keys() <= rounds[0].keys():
+    kinds = {
+        "executor-text": "`load(text=True)`, `generate`",
+        "stored-text": "the same with stored sessions",
+        "genai-text": "onnxruntime-genai (b)",
+    }
+    if not {"executor-text", "genai-text"} <= rounds[0].keys():
         return ""
     other = column(rounds, "genai-text", "whole")
     rows = [
         [title, milliseconds(column(rounds, kind, "whole")), with_bounds(paired(column(rounds, kind, "whole"), other))]
         for kind, title in kinds.items()
+        if kind in rounds[0]
     ]
     told = "From before the process is started to the first piece of text behind a prompt of text (64 tokens):"
     return f"{told}\n\n{table(['', 'ms', 'over (b)'], rows)}\n"

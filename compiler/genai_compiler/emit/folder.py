@@ -10,6 +10,7 @@ from typing import Any
 
 from genai_compiler.emit.leftovers import NEW, OLD, make_work_folder
 from genai_compiler.emit.manifest import package_files
+from genai_compiler.emit.stored import store_sessions
 from genai_compiler.emit.target import MANIFEST
 from genai_compiler.read.package import Package
 
@@ -24,21 +25,30 @@ def write_folder(
     manifest: Mapping[str, Any],
     files: Mapping[str, bytes],
     bundle: bool,
-) -> None:
-    """Write the compiled folder. texts, files: file name -> content. An existing compiled folder is replaced."""
+    store: bool = False,
+) -> tuple[str, ...]:
+    """Write the compiled folder. texts, files: file name -> content. An existing compiled folder is replaced.
+
+    store: with stored sessions; returns notes on them.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     work = make_work_folder(out)
     made = work / NEW
     try:
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")
-        (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
         _write_files(made, files)
         if bundle:
             _copy_package(made / "package", package)
+        notes = tuple[str, ...]()
+        if store:
+            stored, notes = store_sessions(made, made / "package" if bundle else package.root, work, manifest)
+            manifest = {**manifest, "stored": stored}
+        (made / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8", newline="\n")
         _replace(work, out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    return notes
 
 
 def _write_files(made: Path, files: Mapping[str, bytes]) -> None:

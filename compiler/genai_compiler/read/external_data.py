@@ -91,7 +91,7 @@ def _region(tensor: TensorProto) -> _Region:
     entries = {each.key: each.value for each in tensor.external_data}
     location = entries.get("location", "")
     offset, length = (_whole(tensor, key, entries.get(key, "0")) for key in ("offset", "length"))
-    needed = _bytes(tensor)
+    needed = bytes_of(tensor)
     if 0 < length < needed:
         what = f"the weight {tensor.name!r} takes {needed} bytes, and its entry has the length {length}"
         raise ArtifactFault("bad-external-data", what, _HELP)
@@ -111,7 +111,8 @@ def bits_of(tensor: TensorProto) -> int:
     return _BITS.get(kind, 8)
 
 
-def _bytes(tensor: TensorProto) -> int:
+def bytes_of(tensor: TensorProto) -> int:
+    """Bytes that its elements take."""
     elements = math.prod(int(each) for each in tensor.dims)
     return (elements * bits_of(tensor) + 7) // 8
 
