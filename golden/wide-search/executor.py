@@ -26,7 +26,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("word", "int64", ("batch",), row_axis=0, source="application", application="word"),
