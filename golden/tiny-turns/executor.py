@@ -174,7 +174,7 @@ class Executor:
         done = enter(DONE_CELL, package_not_done, inputs.symbols, "pipeline.workflow.steps[0]")
         enter(ACCEPTED_LEN_CELL, package_zero, inputs.symbols, "pipeline.workflow.steps[0]")
         del init_attention_mask, init_cache_lengths, package_active, package_not_done, package_zero, prompt_token
-        steady_island_1 = island_1.steady()
+        steady_island_1 = island_1.steady(limit)
         for step in range(limit):
             live, going = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
             if not going:

@@ -10,16 +10,14 @@ from typing import Protocol
 
 import numpy as np
 
-from genai_runtime.steady import WORTH_BINDING, Bank
+from genai_runtime.steady import Bank
 from genai_runtime.values import Array, Value, to_array, view
 
-SETTLED = (WORTH_BINDING + 3) | 1
-"""The iteration behind which all is bound: runs unbound, then each set makes results, then it reads such ones.
+SETTLED = 3
+"""The iteration (from 0) behind which all is bound: each of two sets makes its results, then each reads such results.
 
 Odd, so that the next iteration's number is even: with these an executor takes the set that comes next.
 """
-
-
 Places = tuple[int, ...]
 
 

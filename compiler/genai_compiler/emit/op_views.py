@@ -50,6 +50,7 @@ class OpViews:
         self._steady: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}
         self._counted: set[str] = set()
         self._entering: list[str] = []
+        self._limit = ""
         self._files = made_of_files(plan)
         self._readers, self._around = Readers(plan), Surroundings(plan)
 
@@ -103,7 +104,7 @@ class OpViews:
         runner = self.uses.held[op.held][0] if op.held else self._runner(op)
         if op.steady and not op.held:
             steady = self.names.fresh(f"steady_{op.component}")
-            self._entering.append(f"{steady} = {runner}.steady()")
+            self._entering.append(f"{steady} = {runner}.steady({self._limit})")
             self._steady[op.outputs] = steady, runner
             runner = steady
         given = (self.names.of(value) for _, value in op.inputs)
@@ -191,9 +192,10 @@ class OpViews:
         enter = tuple(self._enter(carry, op) for carry in op.carried)
         if op.released_on_entry:
             enter += (f"del {', '.join(map(self.names.of, op.released_on_entry))}",)
-        outside, self._entering = self._entering, []
+        outside, self._entering, self._limit = (self._entering, self._limit), [], limit
         body = self.region(op.body, step)
-        enter, self._entering = (*enter, *self._entering), outside
+        enter = (*enter, *self._entering)
+        self._entering, self._limit = outside
         shorter = has_shorter_way(op, self._around)
         settled = (SettledViews(self._writing, op, self._steady, (step, limit)).view(),) if shorter else ()
         counts = bool(op.iteration) or step in self._counted or shorter
