@@ -66,7 +66,7 @@ def played(folder: Path, termination: str = "generation_eos") -> Path:
 def attended(folder: Path, first: bool = False, total: str = "width") -> Path:
     """The scripted package of tests/held_packages.py, one new token a step, masks whole, the choice published.
 
-    first: what the last iteration has chosen, before anything else; such a loop can be turned. total: where the
+    first: what the last iteration has chosen, before anything else. total: where the
     operators take the total length from.
     """
     scripted_package(folder, Attention(total=total), lambda workflow: _publish_choices(workflow, first))

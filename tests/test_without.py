@@ -82,7 +82,7 @@ def test_what_is_left_out_changes_no_bit(name: str, tmp_path: Path) -> None:
 def test_each_can_be_seen_at_work(left: str, tmp_path: Path) -> None:
     """So that something is compared here: some fixture's program or graphs change with each that can be left out."""
     case = {"speculate": "tiny-block-drafts", "keep_results": "nested-loops", "choose_forms": "wide-search",
-            "turn_loop": "tiny-turns",
+            "use_numbers": "tiny-turns",
             **dict.fromkeys(("select_last", "place_state", "feed_lengths", "place_policy"), "tiny-gqa-v1"),
             **dict.fromkeys(("hold_state", "link_readers", "hoist_selection"), "tiny-held-state")}  # fmt: skip
     made: list[dict[str, bytes]] = []

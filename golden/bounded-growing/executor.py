@@ -27,7 +27,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("x", "float32", ("batch", 1), row_axis=0, source="application", application="x"),

@@ -20,7 +20,7 @@ from genai_runtime.abi import (
     unmatched_case,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("x", "float32", ("batch", "width"), row_axis=0, source="application", application="x"),

@@ -24,7 +24,7 @@ from genai_runtime.abi import (
     open_adapter,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (Input("request.pictures", "uint8", ("encoded_bytes",), role="media"),)
 OUTPUTS = (

@@ -23,7 +23,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("start", "int64", (1,), source="application", application="start"),
@@ -73,7 +73,7 @@ class Executor:
         limit = iteration_limit(outer_limit, "pipeline.workflow.steps[0]")
         total = enter(TOTAL_CELL, start, inputs.symbols, "pipeline.workflow.steps[0]")
         del outer_limit
-        steady_add = add_2.steady()
+        steady_add = add_2.steady(limit)
         for step in range(limit):
             going = live_rows(package_true, origin="pipeline.workflow.steps[0]")[1]
             if not going:
@@ -87,7 +87,7 @@ class Executor:
             acc = enter(ACC_CELL, inner_start, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             go = enter(GO_CELL, package_true, inputs.symbols, "pipeline.workflow.steps[0].steps[0]")
             del inner_start
-            steady_island_1 = island_1.steady()
+            steady_island_1 = island_1.steady(limit_2)
             for step_2 in range(limit_2):
                 going_2 = live_rows(go, origin="pipeline.workflow.steps[0].steps[0]")[1]
                 if not going_2:

@@ -23,7 +23,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("x", "int64", ("batch", 1), row_axis=0, source="application", application="x"),
@@ -74,7 +74,7 @@ class Executor:
         x_cell = enter(X_CELL_CELL, x, inputs.symbols, "pipeline.workflow.steps[0]")
         live_cell = enter(LIVE_CELL_CELL, live, inputs.symbols, "pipeline.workflow.steps[0]")
         del limit, live, x
-        steady_advance = advance_2.steady()
+        steady_advance = advance_2.steady(limit_2)
         for step in range(limit_2):
             live_2, going = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
             if not going:

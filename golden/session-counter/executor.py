@@ -22,7 +22,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("start", "int64", (1,), source="application", application="start", required=False, default=0),

@@ -30,7 +30,7 @@ from genai_runtime.abi import (
     open_adapter,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("request.max_iterations", "int64", (1,), role="max_iterations", required=False, default=4),

@@ -19,7 +19,7 @@ from genai_runtime.abi import (
     bind_inputs,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input(

@@ -28,7 +28,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", "sequence"), row_axis=0, role="prompt_tokens"),

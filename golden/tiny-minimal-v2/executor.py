@@ -25,7 +25,7 @@ from genai_runtime.abi import (
     iteration_limit,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens"),

@@ -22,8 +22,6 @@ from genai_runtime.abi import (
     Sessions,
     agree,
     bind_inputs,
-    blank,
-    chain_sets,
     counter,
     enter,
     entries,
@@ -31,15 +29,11 @@ from genai_runtime.abi import (
     iteration_value,
     keep_rows,
     live_rows,
-    look_no_further,
     number,
-    primed,
-    refused,
-    run_again,
     settled,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", "sequence"), row_axis=0, role="prompt_tokens"),
@@ -73,7 +67,7 @@ DONE_CELL = Cell("done", "bool", ("batch",), row_axis=0)
 ACCEPTED_LEN_CELL = Cell("accepted_len", "int64", ("batch",), row_axis=0)
 DECODER_CACHE = HeldSpec(
     name="decoder_cache",
-    component="model_linked_turned",
+    component="model_linked",
     cells=(CACHE_0_KEY_CELL, CACHE_0_VALUE_CELL, CACHE_1_KEY_CELL, CACHE_1_VALUE_CELL),
     pairs=(
         ("past_key_values.0.key", "present.0.key"),
@@ -83,17 +77,8 @@ DECODER_CACHE = HeldSpec(
     ),
     axis=2,
     lengths=(("width", 1), ("valid", 1), ("new", 0)),
-    inputs=(
-        "input_ids",
-        "attention_mask",
-        "ahead.attention_mask",
-        "ahead.lengths",
-        "ahead.package.eos",
-        "ahead.loop.iteration",
-        "ahead.request.max_iterations",
-        "ahead.active",
-    ),
-    outputs=("sampler.token", "ahead.mask.next", "ahead.lengths.next", "ahead.active.next", "ahead.done.next"),
+    inputs=("input_ids", "attention_mask"),
+    outputs=("sampler.token",),
     origin="pipeline.workflow.steps[0].steps[3]",
     steady=True,
 )
@@ -189,15 +174,7 @@ class Executor:
         done = enter(DONE_CELL, package_not_done, inputs.symbols, "pipeline.workflow.steps[0]")
         enter(ACCEPTED_LEN_CELL, package_zero, inputs.symbols, "pipeline.workflow.steps[0]")
         del init_attention_mask, init_cache_lengths, package_active, package_not_done, package_zero, prompt_token
-        steady_island_1 = island_1.steady()
-        idle_model_linked_turned = (
-            blank(attention_mask),
-            blank(lengths),
-            blank(package_eos),
-            iteration_value(0, 1),
-            blank(request_max_iterations),
-            blank(active),
-        )
+        steady_island_1 = island_1.steady(limit)
         for step in range(limit):
             live, going = live_rows(active, request.stop_on_eos, origin="pipeline.workflow.steps[0]")
             if not going:
@@ -229,20 +206,13 @@ class Executor:
                 request_max_iterations,
                 active,
             )
-            # pipeline.workflow.steps[0].steps[3]: invoke model_linked_turned
-            (
-                token_next,
-                ahead_mask_next,
-                ahead_lengths_next,
-                ahead_active_next,
-                ahead_done_next,
-            ) = decoder_cache(token, mask_next, *idle_model_linked_turned)
-            del ahead_active_next, ahead_done_next, ahead_lengths_next, ahead_mask_next
+            # pipeline.workflow.steps[0].steps[3]: invoke model_linked
+            token_next = decoder_cache(token, mask_next)[0]
             decoder_cache.bounded(package_max_context, "pipeline.workflow.steps[0]")
             next_token = token_next
             next_attention_mask = mask_next
-            next_lengths = lengths_next
-            next_active = active_next
+            next_lengths_2 = lengths_next
+            next_active_2 = active_next
             next_done = done_next
             if going < live.size:
                 next_token = keep_rows("token", live, token, token_next, 0, 1, -1, "pipeline.workflow.steps[0]")
@@ -256,102 +226,113 @@ class Executor:
                     -1,
                     "pipeline.workflow.steps[0]",
                 )
-                next_lengths = keep_rows("lengths", live, lengths, lengths_next, 0, 1, -1, "pipeline.workflow.steps[0]")
-                next_active = keep_rows("active", live, active, active_next, 0, 1, -1, "pipeline.workflow.steps[0]")
+                next_lengths_2 = keep_rows(
+                    "lengths",
+                    live,
+                    lengths,
+                    lengths_next,
+                    0,
+                    1,
+                    -1,
+                    "pipeline.workflow.steps[0]",
+                )
+                next_active_2 = keep_rows("active", live, active, active_next, 0, 1, -1, "pipeline.workflow.steps[0]")
                 next_done = keep_rows("done", live, done, done_next, 0, 1, -1, "pipeline.workflow.steps[0]")
             token = next_token
             attention_mask = next_attention_mask
-            lengths = next_lengths
-            active = next_active
+            lengths = next_lengths_2
+            active = next_active_2
             done = next_done
-            if step == SETTLED < limit - 1 and settled((decoder_cache, (0, 3))):
-                looks_ahead = primed(
-                    decoder_cache,
-                    island_1,
+            if step == SETTLED and settled((steady_island_1, (1, 2), (1, 2, 3, 4, 5, 6)), (decoder_cache, (0,))):
+                # one row: all is bound, two sets of results take turns, and what has been compared stays as it is
+                island_1_set, island_1_other = steady_island_1.sets()
+                model_linked_set, model_linked_other = decoder_cache.sets()
+                turns = (
                     (
-                        attention_mask,
-                        lengths,
-                        token,
-                        package_eos,
-                        iteration_value(step + 1, 1),
-                        request_max_iterations,
-                        active,
+                        number(island_1_other.made[2]),
+                        number(model_linked_other.made[0]),
+                        number(island_1_set.given[1]),
+                        number(island_1_set.given[2]),
+                        number(island_1_set.given[6]),
+                        number(island_1_set.given[0]),
+                        number(island_1_set.made[0]),
+                        number(island_1_set.made[1]),
+                        number(island_1_set.made[2]),
+                        island_1_set,
+                        entries(island_1_set.made[0]),
+                        model_linked_set,
                     ),
-                    (1, 2, 3, 4),
-                    ((1, mask_next), (2, lengths_next), (3, active_next), (4, done_next)),
+                    (
+                        number(island_1_set.made[2]),
+                        number(model_linked_set.made[0]),
+                        number(island_1_other.given[1]),
+                        number(island_1_other.given[2]),
+                        number(island_1_other.given[6]),
+                        number(island_1_other.given[0]),
+                        number(island_1_other.made[0]),
+                        number(island_1_other.made[1]),
+                        number(island_1_other.made[2]),
+                        island_1_other,
+                        entries(island_1_other.made[0]),
+                        model_linked_other,
+                    ),
                 )
-                if looks_ahead:
-                    # one row: all is bound, two sets of results take turns, and what has been compared stays as it is
-                    model_linked_turned_set, model_linked_turned_other = decoder_cache.sets()
-                    turns = (
-                        (
-                            number(model_linked_turned_set.made[3]),
-                            number(model_linked_turned_other.made[0]),
-                            model_linked_turned_set,
-                            entries(model_linked_turned_other.made[1]),
-                        ),
-                        (
-                            number(model_linked_turned_other.made[3]),
-                            number(model_linked_turned_set.made[0]),
-                            model_linked_turned_other,
-                            entries(model_linked_turned_set.made[1]),
-                        ),
-                    )
-                    chain_sets(
-                        decoder_cache,
-                        (("attention_mask", 1), ("ahead.attention_mask", 1), ("ahead.lengths", 2), ("ahead.active", 3)),
-                        (("ahead.package.eos", package_eos), ("ahead.request.max_iterations", request_max_iterations)),
-                    )
-                    next_number = counter(1, (decoder_cache, "ahead.loop.iteration"))
-                    ahead_ports = (
-                        "ahead.attention_mask",
-                        "ahead.lengths",
-                        "ahead.package.eos",
-                        "ahead.loop.iteration",
-                        "ahead.request.max_iterations",
-                        "ahead.active",
-                    )
-                    lost = ()
-                    audience = request.audience
-                    note_tokens = out.row_so_far("tokens", "int64", request.audience).append
-                    run_model_linked_turned = decoder_cache.run
-                    for step in range(SETTLED + 1, limit):
-                        active_now, token_now, model_linked_turned_bound_now, mask_next_now = turns[step & 1]
-                        if request.stop_on_eos and not active_now[0]:
-                            break
-                        out.iterations += 1
-                        next_number[0] = step + 1
-                        # pipeline.workflow.steps[0].steps[0]: emit
-                        if active_now[0]:
-                            note_tokens(token_now[0])
-                            if audience.listens or audience.cancelled:
-                                yield out.only_token("tokens", token_now[0], step)
-                        # pipeline.workflow.steps[0].steps[1]: island_1 has run with the last token's
-                        if lost:
-                            raise refused(island_1, lost, "pipeline.workflow.steps[0].steps[1]")
-                        # pipeline.workflow.steps[0].steps[3]: invoke model_linked_turned
-                        decoder_cache.follow(mask_next_now)
-                        if step == limit - 1:
-                            look_no_further(model_linked_turned_bound_now, ahead_ports, idle_model_linked_turned)
+                loop_iteration_number = counter(1, (steady_island_1, "loop.iteration"))
+                audience = request.audience
+                note_tokens = out.row_so_far("tokens", "int64", request.audience).append
+                package_eos_number = number(island_1_set.given[3])[0]
+                request_max_iterations_number = number(island_1_set.given[5])[0]
+                run_island_1 = steady_island_1.run
+                run_model_linked = decoder_cache.run
+                for step in range(SETTLED + 1, limit):
+                    (
+                        active_now,
+                        token_now,
+                        lengths_given_now,
+                        token_given_now,
+                        active_given_now,
+                        attention_mask_given_now,
+                        mask_next_now,
+                        lengths_next_now,
+                        active_next_now,
+                        island_1_bound_now,
+                        mask_next_now_2,
+                        model_linked_bound_now,
+                    ) = turns[step & 1]
+                    if request.stop_on_eos and not active_now[0]:
+                        break
+                    out.iterations += 1
+                    loop_iteration_number[0] = step
+                    # pipeline.workflow.steps[0].steps[0]: emit
+                    if active_now[0]:
+                        note_tokens(token_now[0])
+                        if audience.listens or audience.cancelled:
+                            yield out.only_token("tokens", token_now[0], step)
+                    # pipeline.workflow.steps[0].steps[1]: island_1, in numbers
+                    lengths_2 = lengths_given_now[0]
+                    next_lengths = lengths_2 + 1
+                    ended = token_given_now[0] == package_eos_number
+                    count = step + 1
+                    full = count >= request_max_iterations_number
+                    done_now = ended or full
+                    open_2 = not done_now
+                    next_active = open_2 and active_given_now[0]
+                    if 0 <= lengths_2 < len(attention_mask_given_now) and next_lengths.bit_length() < 64:
+                        mask_next_now[:] = attention_mask_given_now
+                        mask_next_now[lengths_2] = 1
+                        lengths_next_now[0] = next_lengths
+                        active_next_now[0] = next_active
+                    else:
                         try:
-                            run_model_linked_turned(model_linked_turned_bound_now.bound, None)
+                            run_island_1(island_1_bound_now.bound, None)
                         except RUN_FAILURES as failure:
-                            lost = run_again(
-                                decoder_cache,
-                                model_linked_turned_bound_now,
-                                failure,
-                                ahead_ports,
-                                idle_model_linked_turned,
-                                (
-                                    "ahead.attention_mask",
-                                    "ahead.lengths",
-                                    0,
-                                    "ahead.package.eos",
-                                    "ahead.loop.iteration",
-                                    "ahead.request.max_iterations",
-                                    "ahead.active",
-                                ),
-                            )
-                    out.row_ended("tokens")
-                    break
+                            raise steady_island_1.failed(island_1_bound_now, failure) from failure
+                    # pipeline.workflow.steps[0].steps[3]: invoke model_linked
+                    decoder_cache.follow(mask_next_now_2)
+                    try:
+                        run_model_linked(model_linked_bound_now.bound, None)
+                    except RUN_FAILURES as failure:
+                        raise decoder_cache.failed(model_linked_bound_now, failure) from failure
+                out.row_ended("tokens")
+                break
         return out.finish()

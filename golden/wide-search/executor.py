@@ -26,7 +26,7 @@ from genai_runtime.abi import (
     live_rows,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("word", "int64", ("batch",), row_axis=0, source="application", application="word"),
@@ -86,8 +86,8 @@ class Executor:
         word_cell = enter(WORD_CELL_CELL, word, inputs.symbols, "pipeline.workflow.steps[0]")
         live_cell = enter(LIVE_CELL_CELL, package_live, inputs.symbols, "pipeline.workflow.steps[0]")
         del limit, package_live, word
-        steady_scores = scores_2.steady()
-        steady_ended = ended.steady()
+        steady_scores = scores_2.steady(limit_2)
+        steady_ended = ended.steady(limit_2)
         for step in range(limit_2):
             live, going = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
             if not going:

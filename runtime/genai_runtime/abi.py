@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from genai_runtime.held import HeldSpec, Holder
     from genai_runtime.host_program import HostConstant, HostInput, HostProgram, HostStep
     from genai_runtime.inputs import Input, bind_inputs
-    from genai_runtime.look_ahead import blank, chain_sets, look_no_further, primed, refused, run_again
     from genai_runtime.packing import Pages
     from genai_runtime.policy import TokenPolicy
     from genai_runtime.publish import Output, Publisher
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from genai_runtime.state import Slot
     from genai_runtime.values import merge_axes
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 __all__ = [
     "ABI_VERSION",
@@ -90,10 +89,8 @@ __all__ = [
     "TokenPolicy",
     "agree",
     "bind_inputs",
-    "blank",
     "bounded",
     "branch_key",
-    "chain_sets",
     "counter",
     "enter",
     "entries",
@@ -105,13 +102,9 @@ __all__ = [
     "iteration_value",
     "keep_rows",
     "live_rows",
-    "look_no_further",
     "merge_axes",
     "number",
     "open_adapter",
-    "primed",
-    "refused",
-    "run_again",
     "settled",
     "unmatched_case",
     "within_capacity",
@@ -154,10 +147,8 @@ _HOMES = {
     "TokenPolicy": "policy",
     "agree": "cells",
     "bind_inputs": "inputs",
-    "blank": "look_ahead",
     "bounded": "cells",
     "branch_key": "rows",
-    "chain_sets": "look_ahead",
     "counter": "settled",
     "enter": "cells",
     "entries": "settled",
@@ -169,13 +160,9 @@ _HOMES = {
     "iteration_value": "rows",
     "keep_rows": "rows",
     "live_rows": "rows",
-    "look_no_further": "look_ahead",
     "merge_axes": "values",
     "number": "settled",
     "open_adapter": "adapters",
-    "primed": "look_ahead",
-    "refused": "look_ahead",
-    "run_again": "look_ahead",
     "settled": "settled",
     "unmatched_case": "rows",
     "within_capacity": "cells",

@@ -20,7 +20,7 @@ from genai_runtime.cells import Cell, control, enter
 from genai_runtime.problem import ExecutionError
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import FIRST_ROOM
-from genai_runtime.steady import Bank
+from genai_runtime.steady import WORTH_BINDING, Bank
 from genai_runtime.values import Array, Value, to_array, view
 
 
@@ -132,6 +132,7 @@ class Held:
         last, banks = self._latest, (self._next, self._last)
         known = all(kind == "width" or place == self._valid for kind, place in self._totals) and last.new != last.total
         one = self._spec.steady and known and len(last.valid) == 1 and binding.reads_bound(self._session)
+        one = one and self._steps >= WORTH_BINDING
         return tuple(each for each in banks if one and (each.made or not self._spec.outputs))
 
     def follow(self, entries: Array) -> None:

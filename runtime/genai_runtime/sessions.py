@@ -292,10 +292,13 @@ class Runner:
         except binding.RUN_FAILURES as failure:
             raise ExecutionError("step-failed", str(failure), origin=self._place) from failure
 
-    def steady(self) -> Steady:
-        """The same for one loop whose runs give results of the same extents each time; every loop has its own."""
+    def steady(self, most: int) -> Steady:
+        """The same for one loop whose runs give results of the same extents each time; every loop has its own.
+
+        most: how many iterations it is allowed.
+        """
         session = self._sessions.session(self._component)
-        return Steady(session, (self._inputs, tuple(self._outputs)), self._origin, self)
+        return Steady(session, (self._inputs, tuple(self._outputs)), self._origin, self, most)
 
     def _adapt(self, feeds: dict[str, Value], factors: Mapping[str, Value]) -> None:
         if self._stands_in:

@@ -5,18 +5,20 @@ iteration makes depends on whether its number is even. Nothing that the loop com
 tensor is made anew.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from genai_runtime.steady import WORTH_BINDING, Bank
+from genai_runtime.steady import Bank
 from genai_runtime.values import Array, Value, to_array, view
 
-SETTLED = (WORTH_BINDING + 3) | 1
-"""The iteration behind which all is bound: runs unbound, then each set makes results, then it reads such ones.
+SETTLED = 3
+"""The iteration (from 0) behind which all is bound: each of two sets makes its results, then each reads such results.
 
 Odd, so that the next iteration's number is even: with these an executor takes the set that comes next.
 """
+Places = tuple[int, ...]
 
 
 class Turning(Protocol):
@@ -25,16 +27,23 @@ class Turning(Protocol):
     def sets(self) -> tuple[Bank, ...]: ...
 
 
-def settled(*runs: tuple[Turning, tuple[int, ...]]) -> bool:
-    """Whether each run has its two sets, and its results at these places are single numbers, as one row gives them."""
-    for run, places in runs:
-        sets = run.sets()
+def settled(*runs: tuple[Turning, Places] | tuple[Turning, Places, Places]) -> bool:
+    """Whether each run has its two sets, and its results at these places are single numbers, as one row gives them.
+
+    With further places, its inputs there are such too.
+    """
+    for each in runs:
+        sets, results, inputs = each[0].sets(), each[1], each[2] if len(each) == 3 else ()
         if len(sets) != 2:
             return False
-        for each in sets:
-            if any(entries(each.made[place]).size != 1 for place in places):
+        for one in sets:
+            if any(entries(value).size != 1 for value in _at(one.made, results) + _at(one.given, inputs)):
                 return False
     return True
+
+
+def _at(values: Sequence[Value], places: Places) -> list[Value]:
+    return [values[place] for place in places]
 
 
 def entries(value: Value) -> Array:
@@ -43,7 +52,7 @@ def entries(value: Value) -> Array:
 
 
 def number(value: Value) -> memoryview:
-    """The same, of a single number: read, it is one of Python's own."""
+    """The same, to be read and written by place: each entry is one of Python's own numbers."""
     return entries(value).data
 
 

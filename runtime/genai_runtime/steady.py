@@ -66,13 +66,13 @@ class Bank:
         return tuple(made[at] for at in range(len(self._outputs)))
 
 
-WORTH_BINDING = 4
-"""Runs after which a loop binds: two sets of bindings cost about as much as they save in as many runs."""
+WORTH_BINDING = 8
+"""Iterations that a loop must be allowed to bind at all: two sets of bindings cost what they save in about six."""
 
 
 class Steady:
-    """Stands for a runner in one loop. otherwise: the runner, for the first runs, and for one whose results turn out to
-    have other extents after all.
+    """Stands for a runner in one loop. otherwise: the runner, for a loop that is too short, and for a run whose results
+    turn out to have other extents after all. most: how many iterations the loop is allowed.
     """
 
     def __init__(
@@ -81,9 +81,10 @@ class Steady:
         ports: tuple[Sequence[str], Sequence[str]],
         origin: str,
         otherwise: Callable[..., Sequence[Value]],
+        most: int,
     ) -> None:
         self.run, self._otherwise = binding.run_bound(session, origin), otherwise
-        self._make, self._runs, self._origin = partial(Bank, session, *ports), 0, origin
+        self._make, self._binds, self._origin = partial(Bank, session, *ports), most >= WORTH_BINDING, origin
         self._next: Bank | None = None
         self._last: Bank | None = None
         self._sound = binding.reads_bound(session)
@@ -92,8 +93,7 @@ class Steady:
         """One run; raises what the runner raises. A failed run is repeated by it: no input has been touched."""
         bank, self._next = self._next, self._last
         if bank is None:
-            if self._runs < WORTH_BINDING:
-                self._runs += 1
+            if not self._binds:
                 return self._otherwise(*values)
             bank = self._make()
         self._last = bank

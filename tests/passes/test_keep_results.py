@@ -130,7 +130,7 @@ SEEN = emit("a", "trace", "append", axis=0)
 def test_a_cell_that_a_run_makes_anew_is_written_over(tmp_path: Path) -> None:
     made = judged(write(tmp_path / "package", [GROW, SEEN], {"a": "a.next"}), tmp_path)
     assert steady(made) == ["grow"]
-    assert "steady_grow = grow.steady()" in made.executor
+    assert "steady_grow = grow.steady(limit_2)" in made.executor
 
 
 def test_cells_that_hand_a_value_on_need_it_longer(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def plain(session: Any, value: Any) -> Any:
 
 
 def test_two_sets_of_results_take_turns() -> None:
-    session = doubling()
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value))
+    session, most = doubling(), WORTH_BINDING
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value), most)
     values = [to_value(np.array([each, -each], np.float32)) for each in range(WORTH_BINDING + 6)]
     made = [run(each)[0] for each in values]
     assert [id(each) for each in made[-4:]] == [id(each) for each in (made[-4], made[-3]) * 2]
@@ -229,11 +229,19 @@ def test_two_sets_of_results_take_turns() -> None:
     assert to_array(made[-2]).tolist() == [2.0 * (last - 1), -2.0 * (last - 1)], "the iteration before is still there"
 
 
+def test_a_short_loop_binds_nothing() -> None:
+    session, most = doubling(), WORTH_BINDING - 1
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value), most)
+    made = [run(to_value(np.ones(2, np.float32)))[0] for _ in range(most)]
+    assert len({id(each) for each in made}) == most
+    assert run.sets() == ()
+
+
 @pytest.mark.parametrize("extents", [[2] * 8 + [3] * 4, [1, 2, 3] * 4, [4] * 12])
 def test_other_extents_are_run_by_the_runner(extents: list[int]) -> None:
     """Should a proof be wrong, the values are not."""
-    session = doubling()
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value))
+    session, most = doubling(), len(extents)
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value), most)
     for at, extent in enumerate(extents):
         array = np.arange(at, at + extent, dtype=np.float32)
         assert to_array(run(to_value(array))[0]).tolist() == (2 * array).tolist()
@@ -271,7 +279,7 @@ def test_a_device_that_copies_what_is_bound_reads_every_input_anew() -> None:
     session._sess = SimpleNamespace(
         run_with_iobinding=lambda bound, options: session._session._sess.run_with_iobinding(bound.bound, options)
     )
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session._session, value))
+    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session._session, value), 99)
     array = np.zeros(2, np.float32)
     value, made = view(array), list[list[float]]()
     for at in range(WORTH_BINDING + 6):

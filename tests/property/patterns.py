@@ -13,6 +13,7 @@ from tests.property.emits import kind_of
 from tests.property.kinds import FREE, Document, Kind, contract, mat, one, row, scalar
 from tests.property.packages import Maker
 from tests.property.scopes import Scope, Value
+from tests.property.settling import settling
 
 Made = tuple[list[Document], Document | None]
 
@@ -330,6 +331,7 @@ def session_branch(maker: Maker, scope: Scope) -> Made:
     return [step, _emit(final, _out(maker, kind))], None
 
 
+SETTLING = Pattern("settling", settling, rowwise=True)
 PATTERNS: tuple[Pattern, ...] = (
     Pattern("override", replaceable, rowwise=True),
     Pattern("optional port", optional_port, rowwise=True),
@@ -339,6 +341,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("replace group", lambda maker, scope: _served(maker, scope, "replace")),
     Pattern("indexed_scatter", lambda maker, scope: _served(maker, scope, "indexed_scatter")),
     Pattern("session branch", session_branch),
+    SETTLING,
 )
 
-__all__ = ["PATTERNS", "Pattern", "kind_of"]
+__all__ = ["PATTERNS", "SETTLING", "Pattern", "kind_of"]

@@ -6,14 +6,14 @@ from tests.property.components import BY_NAME, EXACT
 from tests.property.emits import finish_outputs, make_emit
 from tests.property.kinds import FREE, Document, Kind, contract, mat, one, row, scalar
 from tests.property.packages import Maker, Package
-from tests.property.patterns import PATTERNS
+from tests.property.patterns import PATTERNS, Pattern
 from tests.property.scopes import Scope, Value
 
 NESTING = 3
 
 
-def make_package(maker: Maker) -> Package:
-    """A whole package."""
+def make_package(maker: Maker, pattern: Pattern | None = None) -> Package:
+    """A whole package. pattern: a part that it has; else one in three packages has one, any of them."""
     root = Scope()
     for _ in range(maker.dice.randrange(1, 4)):
         root.values.append(maker.input(maker.any_kind(), root, literal=False))
@@ -29,8 +29,8 @@ def make_package(maker: Maker) -> Package:
         root.values.append(maker.role_input(role, kind))
     serving: Document | None = None
     steps: list[Document] = []
-    if maker.chance(35):
-        pattern = maker.dice.choice([each for each in PATTERNS if each.rowwise or not maker.rowwise])
+    if pattern is not None or maker.chance(35):
+        pattern = pattern or maker.dice.choice([each for each in PATTERNS if each.rowwise or not maker.rowwise])
         maker.used(f"pattern {pattern.name}")
         more, serving = pattern.make(maker, root)
         steps += more

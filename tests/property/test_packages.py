@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from tests.property.components import Library
 from tests.property.judge import Bench, Subject
 from tests.property.packages import Maker, Package
+from tests.property.patterns import SETTLING, Pattern
 from tests.property.regions import make_package
 from tests.property.requests import odd_request, valid_request
 from tests.property.rows import row_differences, rows_given, solo
+from tests.property.settling import TAKEN, count_settled
 
+SETTLED_ROWS = "one row that has settled"
 DICE = st.randoms(use_true_random=False)
 SMOKE = settings(max_examples=40, derandomize=True, database=None, deadline=None,
                  suppress_health_check=list(HealthCheck))  # fmt: skip
@@ -31,6 +34,7 @@ FEATURES = (
     "cell bounded", "session cell", "carry swap", "carry initial", "binding", "effects", "sequence", "request role",
     "op expand", "pattern override", "pattern optional port", "pattern telemetry", "pattern grammar",
     "pattern append group", "pattern replace group", "pattern indexed_scatter", "pattern session branch",
+    "pattern settling", SETTLED_ROWS,
     *(f"literal {dtype}" for dtype in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
                                        "float16", "float32", "bfloat16", "int64 list", "bfloat16 list")),
 )  # fmt: skip
@@ -42,30 +46,41 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Library]:
     return bench, Library(bench.package)
 
 
-def made(bench: tuple[Bench, Library], dice: random.Random, *, rowwise: bool = False) -> tuple[Package, Subject]:
+def made(
+    bench: tuple[Bench, Library], dice: random.Random, *, rowwise: bool = False, pattern: Pattern | None = None
+) -> tuple[Package, Subject]:
     """A package, compiled and loaded."""
-    package = make_package(Maker(dice, bench[1], rowwise))
+    count_settled()
+    package = make_package(Maker(dice, bench[1], rowwise), pattern)
     text = dice.choice(("json", "yaml"))
     return package, bench[0].compiled(package.document, text, frozenset(package.timed))
 
 
-def run_requests(package: Package, subject: Subject, dice: random.Random) -> Counter[str]:
+def run_requests(package: Package, subject: Subject, dice: random.Random, rows: int | None = None) -> Counter[str]:
     """Valid requests in a row, so that sessions go on; then the same ones made odd in one way."""
     outcomes: Counter[str] = Counter()
+    before = TAKEN[0]
     for _ in range(3):
-        request = valid_request(package, dice)
+        request = valid_request(package, dice, rows)
         fine = subject.judge(request, exact=False) is not None
         outcomes["valid request" if fine else "refused by both"] += 1
         odd = odd_request(package, dice, request)
         same = subject.judge(odd, exact=fine and request.session is None)
         outcomes[f"odd ({odd.odd}): {'refused by both' if same is None else 'same values'}"] += 1
+    outcomes += Counter({SETTLED_ROWS: TAKEN[0] - before})
     return outcomes
 
 
-def check(bench: tuple[Bench, Library], dice: random.Random, seen: Counter[str]) -> None:
-    """One example."""
-    package, subject = made(bench, dice)
-    outcomes = run_requests(package, subject, random.Random(dice.getrandbits(32)))
+def check(
+    bench: tuple[Bench, Library],
+    dice: random.Random,
+    seen: Counter[str],
+    pattern: Pattern | None = None,
+    rows: int | None = None,
+) -> None:
+    """One example. pattern: a part that the package has; rows: of its requests; None for any."""
+    package, subject = made(bench, dice, pattern=pattern)
+    outcomes = run_requests(package, subject, random.Random(dice.getrandbits(32)), rows)
     subject.model.close()
     for each in (*package.features, *outcomes):
         event(each)
@@ -77,6 +92,33 @@ def check(bench: tuple[Bench, Library], dice: random.Random, seen: Counter[str])
 @SMOKE
 def test_made_packages(bench: tuple[Bench, Library], dice: random.Random) -> None:
     check(bench, dice, Counter())
+
+
+SETTLE = settings(SMOKE, max_examples=25)
+
+
+def settle(bench: tuple[Bench, Library], amount: settings) -> Counter[str]:
+    """Packages with a loop of 12 to 40 iterations that may settle, two thirds of their requests of one row."""
+    seen: Counter[str] = Counter()
+
+    @given(DICE)
+    @amount
+    def run(dice: random.Random) -> None:
+        check(bench, dice, seen, SETTLING, dice.choice((1, 1, None)))
+
+    run()
+    return seen
+
+
+def test_loops_that_settle(bench: tuple[Bench, Library]) -> None:
+    assert settle(bench, SETTLE)[SETTLED_ROWS] > 15
+
+
+@pytest.mark.long
+def test_many_loops_that_settle(bench: tuple[Bench, Library]) -> None:
+    seen = settle(bench, settings(LONG, max_examples=400))
+    print(*(f"{count:6} {name}" for name, count in sorted(seen.items())), sep="\n")
+    assert seen[SETTLED_ROWS] > 400
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Made packages for as long as one likes: packages, rows and mistakes in turn, counted, each by a number of its own.
+"""Made packages for as long as one likes: packages, rows, loops that settle and mistakes in turn, each by its number.
 
     python -m tests.property.walk --seconds 600 --seed 7
     python -m tests.property.walk --seed 7 --first 345 --count 1      # that example again
@@ -21,10 +21,15 @@ from tests.property import test_mutations, test_packages
 from tests.property.components import Library
 from tests.property.judge import Bench
 
+SEEN: Counter[str] = Counter()
+"""What was seen in loops that may settle."""
 Check = Callable[[tuple[Bench, Library], random.Random], None]
 CHECKS: dict[str, Check] = {
     "packages": lambda bench, dice: test_packages.check(bench, dice, Counter()),
     "rows": test_packages.check_rows,
+    "settling": lambda bench, dice: test_packages.check(
+        bench, dice, SEEN, test_packages.SETTLING, dice.choice((1, 1, None))
+    ),
     "mistakes": lambda bench, dice: test_mutations.check(bench, dice, Counter(), times=4),
 }
 
@@ -60,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as home:
         done, found = walk(Path(home), options.seed, options.first, options.count, options.seconds)
-    print(f"seed {options.seed}: {done.total()} examples {dict(done)}, {found} found")
+    settled = SEEN[test_packages.SETTLED_ROWS]
+    print(f"seed {options.seed}: {done.total()} examples {dict(done)}, {settled} rows settled, {found} found")
     return 1 if found else 0
 
 

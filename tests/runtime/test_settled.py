@@ -4,8 +4,6 @@ The other routes: the interpreter of documents, a bare ONNX Runtime loop, and th
 `keep_results`, which has no such way.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +13,10 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_compiler import Options, compile_package
-from genai_compiler.plan.ir import Loop
 from genai_runtime import ExecutionError, binding
 from genai_runtime.publish import Publisher
 from genai_runtime.settled import SETTLED
+from genai_runtime.steady import WORTH_BINDING
 
 from tests.conftest import FIXTURES
 from tests.held_packages import HEAD, KV_HEADS
@@ -34,12 +32,9 @@ Both = tuple[Path, genai_runtime.Model, genai_runtime.Model]
 
 
 def two_forms(package: Path, out: Path) -> Both:
-    """(the package, its model, its model without the shorter way). Of the whole form, what looks ahead is turned."""
+    """(the package, its model, its model without the shorter way)."""
     made = compile_package(package, out / "whole")
     assert "if step == SETTLED" in made.executor
-    assert made.plan is not None
-    loop = next(op for op in made.plan.body if isinstance(op, Loop))
-    assert (loop.ahead is not None) == (package.name == CASE or "turned" in str(package.parent.name))
     assert "SETTLED" not in compile_package(package, out / "plain", Options(without=("keep_results",))).executor
     return package, *(genai_runtime.load(out / name, threads=1) for name in ("whole", "plain"))
 
@@ -52,9 +47,9 @@ def forms(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Both]:
         if name not in made:
             folder = tmp_path_factory.mktemp("settled")
             make = {"played": played, "predicate": lambda each: played(each, "predicate"), "attended": attended}
-            make["turned"] = lambda each: attended(each, True)
+            make["attended first"] = lambda each: attended(each, True)
             make["sums"] = lambda each: attended(each, total="sum")
-            make["turned sums"] = lambda each: attended(each, True, "sum")
+            make["first sums"] = lambda each: attended(each, True, "sum")
             package = FIXTURES / CASE if name == CASE else make[name](folder / name / "package")
             made[name] = two_forms(package, folder)
         return made[name]
@@ -155,7 +150,7 @@ def any_masks(seed: int) -> Inputs:
     return {"tokens": tokens, "masks": masks, "goes": goes, **bounds, **caches}
 
 
-@pytest.mark.parametrize("name", ["attended", "turned", "sums", "turned sums"])
+@pytest.mark.parametrize("name", ["attended", "attended first", "sums", "first sums"])
 def test_any_masks_give_what_cells_of_their_own_give(forms: Forms, name: str) -> None:
     """What a row skips is zero, and lengths beyond the cells are refused, as for cells that are made anew.
 
@@ -169,12 +164,12 @@ def test_any_masks_give_what_cells_of_their_own_give(forms: Forms, name: str) ->
 
 
 def test_the_value_that_is_wrong_is_named_as_it_was(forms: Forms) -> None:
-    """The iteration that the script lacks, not the one behind it, which the next run would have looked ahead to."""
-    _, turned, plain = forms("turned")
+    """The iteration that the script lacks."""
+    _, shorter, plain = forms("attended first")
     inputs = next(each for each in map(any_masks, range(80)) if each["k"].shape[0] == 1)
     inputs |= {"goes": np.ones_like(inputs["goes"]), "turns": np.array([STEPS + 3])}
     inputs["masks"][:] = inputs["masks"][:1]
-    for model in (turned, plain):
+    for model in (shorter, plain):
         with pytest.raises(ExecutionError, match=f"idx={STEPS} must be within"):
             model.run(inputs)
 
@@ -251,12 +246,16 @@ def test_a_generation_that_is_cancelled_leaves_nothing_behind(forms: Forms, quie
     assert model.generate(PROMPTS[0], max_new_tokens=40).tokens == wanted
 
 
-@pytest.mark.parametrize("runs", [2 * SETTLED + 5, 2 * SETTLED + 6])
+@pytest.mark.parametrize(
+    ("without", "runs"),
+    [((), 2 * SETTLED + 5), (("use_numbers",), 2 * SETTLED + 5), (("use_numbers",), 2 * SETTLED + 6)],
+)
 def test_a_failure_behind_that_point_keeps_what_was_made(
-    forms: Forms, monkeypatch: pytest.MonkeyPatch, runs: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...], runs: int
 ) -> None:
     """Either run may fail: that of cells in place at once, the other when its session fails a second time."""
-    _, model, _ = forms(CASE)
+    compile_package(FIXTURES / CASE, tmp_path / "out", Options(without=without))
+    model = genai_runtime.load(tmp_path / "out", threads=1)
     monkeypatch.setattr(binding, "run_bound", failing_after(runs, lambda: RuntimeError("enough")))
     generation = model.generate(PROMPTS[0], max_new_tokens=40)
     with pytest.raises(ExecutionError, match="enough") as raised:
@@ -284,20 +283,19 @@ def test_a_profile_sees_every_run(tmp_path: Path) -> None:
         assert len(model.generate(PROMPTS[0], max_new_tokens=30).tokens) == 30
         assert model.timings is not None
         names = [each.name for each in model.timings.spans]
-        runs = names.count("island_1"), names.count("model_linked_turned")
-        assert runs == (SETTLED + 2, 30), "the light one until there is a look-ahead, and once for the first of these"
+        runs = names.count("island_1"), names.count("model_linked")
+        assert runs == (SETTLED + 1, 30), "the light one until Python computes it"
 
 
-@pytest.mark.parametrize("runs", [4, 5])
-def test_whenever_runs_begin_to_be_bound(tmp_path: Path, runs: int) -> None:
-    """Which set comes next is told by the iteration's number, whatever it is worth to bind."""
-    compile_package(FIXTURES / CASE, tmp_path / "out")
-    code = f"""
-from genai_runtime import steady
-steady.WORTH_BINDING = {runs}
-import genai_runtime
-print(*genai_runtime.load({str(tmp_path / "out")!r}, threads=1).generate({PROMPTS[0]}, max_new_tokens=30).tokens)
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    wanted = greedy(FIXTURES / CASE / "model.onnx", PROMPTS[0], 30, ())
-    assert (ended.stderr, [int(each) for each in ended.stdout.split()]) == ("", wanted)
+@pytest.mark.parametrize("count", [WORTH_BINDING - 1, WORTH_BINDING, WORTH_BINDING + 1])
+def test_a_loop_that_is_allowed_few_iterations_binds_nothing(forms: Forms, count: int) -> None:
+    """What was bound would have cost more than it saved."""
+    _, model, _ = forms(CASE)
+    made, make = list[int](), binding.new_bindings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binding, "new_bindings", lambda session: (made.append(1), make(session))[1])
+        assert model.generate(PROMPTS[0], max_new_tokens=count).tokens == greedy(
+            FIXTURES / CASE / "model.onnx", PROMPTS[0], count, ()
+        )
+    held = 3  # of the cells in place: none yet, and two sets
+    assert len(made) == held + (2 if count >= WORTH_BINDING else 0)

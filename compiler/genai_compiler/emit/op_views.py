@@ -48,9 +48,9 @@ class OpViews:
         self.uses, self._call = writing.uses, writing.call
         self._decoder = DecoderViews(writing)
         self._steady: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}
-        self._idles: dict[str, str] = {}
         self._counted: set[str] = set()
         self._entering: list[str] = []
+        self._limit = ""
         self._files = made_of_files(plan)
         self._readers, self._around = Readers(plan), Surroundings(plan)
 
@@ -104,11 +104,11 @@ class OpViews:
         runner = self.uses.held[op.held][0] if op.held else self._runner(op)
         if op.steady and not op.held:
             steady = self.names.fresh(f"steady_{op.component}")
-            self._entering.append(f"{steady} = {runner}.steady()")
+            self._entering.append(f"{steady} = {runner}.steady({self._limit})")
             self._steady[op.outputs] = steady, runner
             runner = steady
         given = (self.names.of(value) for _, value in op.inputs)
-        args = ", ".join((*given, *self._idle(op), *adapted_argument(op, self.plan, self.names)))
+        args = ", ".join((*given, *adapted_argument(op, self.plan, self.names)))
         targets = [self.names.of(value) for _, value in op.outputs]
         run = f"{runner}({args})"
         call = f"{', '.join(targets)} = {run}{'[0]' if len(targets) == 1 else ''}"
@@ -120,20 +120,6 @@ class OpViews:
             "call": call if targets else run,
         }
         return OpView("_invoke.py.j2", fields)
-
-    def _idle(self, op: Invoke) -> tuple[str, ...]:
-        """Arguments that serve the next iteration, where nothing is asked of it; in a loop they are made once."""
-        blanks = tuple(
-            self._call("blank", self.names.of(each.like))
-            if each.like
-            else self._call("iteration_value", "0", str(each.rank))
-            for each in op.idle
-        )
-        if not op.held or not blanks:
-            return blanks
-        name = self._idles[op.held] = self.names.fresh(f"idle_{op.component}")
-        self._entering.append(f"{name} = {tuple_of(blanks)}")
-        return (f"*{name}",)
 
     def _fused(self, op: Fused) -> OpView:
         """One run, or its members where the request puts another component in the place of one."""
@@ -152,7 +138,7 @@ class OpViews:
     def _runner(self, op: Invoke) -> str:
         """A runner of this step's own."""
         runner = self.names.fresh(op.component)
-        inputs = (*(port for port, _ in op.inputs), *(each.port for each in op.idle))
+        inputs = tuple(port for port, _ in op.inputs)
         outputs = tuple(port for port, _ in op.outputs)
         outputs = outputs or (self.plan.component(op.component).outputs[0][0],)  # a session runs for one at least
         self.uses.runners[runner] = (op.component, inputs, outputs, op.origin)
@@ -206,13 +192,12 @@ class OpViews:
         enter = tuple(self._enter(carry, op) for carry in op.carried)
         if op.released_on_entry:
             enter += (f"del {', '.join(map(self.names.of, op.released_on_entry))}",)
-        outside, self._entering = self._entering, []
+        outside, self._entering, self._limit = (self._entering, self._limit), [], limit
         body = self.region(op.body, step)
-        enter, self._entering = (*enter, *self._entering), outside
+        enter = (*enter, *self._entering)
+        self._entering, self._limit = outside
         shorter = has_shorter_way(op, self._around)
-        settled = (
-            (SettledViews(self._writing, op, (self._steady, self._idles), (step, limit)).view(),) if shorter else ()
-        )
+        settled = (SettledViews(self._writing, op, self._steady, (step, limit)).view(),) if shorter else ()
         counts = bool(op.iteration) or step in self._counted or shorter
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),

@@ -1,15 +1,16 @@
 """Writes the shorter way of one row through a loop (settled_loops): what stands last in the loop's body."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
-from genai_compiler.emit.ahead_views import AheadViews
 from genai_compiler.emit.names import comment, literal, tuple_of
+from genai_compiler.emit.number_views import NumberViews
 from genai_compiler.emit.op_view import OpView, Writing
 from genai_compiler.plan.ir import CheckHeld, Emit, Fused, Invoke, Loop, Op
 from genai_compiler.plan.settled_loops import Sources, run_of
+from genai_compiler.read.single_numbers import NumberProgram
 
 Lines = Iterator[str]
+Pairs = tuple[tuple[str, str], ...]
 Steady = Mapping[tuple[tuple[str, str], ...], tuple[str, str]]
 """What a run of no group defines -> the object that runs it in the loop, and the runner behind that."""
 
@@ -17,13 +18,8 @@ Steady = Mapping[tuple[tuple[str, str], ...], tuple[str, str]]
 class SettledViews:
     """The shorter way of one loop."""
 
-    def __init__(
-        self, writing: Writing, loop: Loop, around: tuple[Steady, Mapping[str, str]], counted: tuple[str, str]
-    ) -> None:
-        """around: names of what runs, and by group of what its run takes that looks nothing ahead. counted: the names
-        of the loop's counter and of its bound.
-        """
-        steady, idles = around
+    def __init__(self, writing: Writing, loop: Loop, steady: Steady, counted: tuple[str, str]) -> None:
+        """steady: names of what runs. counted: the names of the loop's counter and of its bound."""
         self._plan, self._names, self._uses, self._call = writing.plan, writing.names, writing.uses, writing.call
         self._loop, self._sources, (self._step, self._limit) = loop, Sources(loop), counted
         self._runs = self._sources.runs
@@ -35,12 +31,6 @@ class SettledViews:
         """What is another thing every other time: its name, and what it is with one set and with the other."""
         self._lists: list[str] = []
         self._number = ""
-        self._ahead = None
-        if loop.ahead is not None:
-            at = next(at for at, each in enumerate(self._runs) if each.held)
-            runner = next(names[1] for made, names in steady.items() if loop.ahead.light == tuple(v for _, v in made))
-            names = self._objects[at], runner, idles[self._runs[at].held], self._step
-            self._ahead = AheadViews(writing, loop, loop.ahead, *names)
 
     def view(self) -> OpView:
         """The view of all of it."""
@@ -55,29 +45,16 @@ class SettledViews:
             "sets": tuple(
                 f"{', '.join(pair)} = {each}.sets()" for pair, each in zip(self._sets, self._objects, strict=True)
             ),
-            "lists": (
-                *counter,
-                *(self._ahead.entering() if self._ahead is not None else ()),
-                f"{self._audience} = request.audience",
-                *self._lists,
-            ),
+            "lists": (*counter, f"{self._audience} = request.audience", *self._lists),
             "turns": f"{turns} = ({tuple_of(each[1] for each in turn)}, {tuple_of(each[2] for each in turn)})",
             "loop": f"for {self._step} in range(SETTLED + 1, {self._limit}):",
             "turn": f"{tuple_of(each[0] for each in turn)[1:-1]} = {turns}[{self._step} & 1]",
             "stop": f"if {heeds}not {going}[0]:",
-            "count": (
-                *((f"{self._number}[0] = {self._step}",) if counter else ()),
-                *(self._ahead.counting() if self._ahead is not None else ()),
-            ),
+            "count": (f"{self._number}[0] = {self._step}",) if counter else (),
             "body": body,
             "ends": tuple(f"out.row_ended({literal(op.output)})" for op in self._loop.body if isinstance(op, Emit)),
         }
-        shorter = OpView("_settled_row.py.j2", fields)
-        if self._ahead is None:
-            return shorter
-        looks = self._names.fresh("looks_ahead")
-        primed = replace(shorter, fields={**fields, "head": f"{looks} = {self._ahead.condition()}\nif {looks}:"})
-        return OpView("_arm.py.j2", {"head": fields["head"], "joins": ()}, {"body": (primed,)})
+        return OpView("_settled_row.py.j2", fields)
 
     def _condition(self) -> str:
         """When it is taken: each value that is read as a number must be one."""
@@ -85,13 +62,16 @@ class SettledViews:
         for op in self._loop.body:
             read += [each for each in (op.value, op.when, op.valid_length) if each] if isinstance(op, Emit) else []
         places = {self._sources.place(value)[:2] for value in read}
-        asked = (
-            f"({each}, {literal(tuple(sorted(place for run, place in places if run == at)))})"
-            for at, each in enumerate(self._objects)
-        )
+        asked = list[str]()
+        for at, (run, name) in enumerate(zip(self._runs, self._objects, strict=True)):
+            results, inputs = {place for found, place in places if found == at}, list[int]()
+            if run.numbers is not None:
+                results |= {_place(port, run.outputs) for port, _ in run.numbers.outputs}
+                inputs = [_place(port, run.inputs) for port in run.numbers.reads()]
+            parts = [name, literal(tuple(sorted(results))), *([literal(tuple(sorted(inputs)))] if inputs else [])]
+            asked.append(tuple_of(parts))
         replaced = "not request.overrides and " if any(isinstance(op, Fused) for op in self._loop.body) else ""
-        turned = "" if self._ahead is None else f" < {self._limit} - 1"
-        return f"{self._step} == SETTLED{turned} and {replaced}{self._call('settled', *asked)}"
+        return f"{self._step} == SETTLED and {replaced}{self._call('settled', *asked)}"
 
     def _counter(self) -> Lines:
         """The tensor of the iteration's number, bound where runs take it."""
@@ -117,29 +97,69 @@ class SettledViews:
             yield f"{name}.bounded({self._names.of(op.maximum)}, {literal(op.origin)})"
 
     def _run(self, run: Invoke, origin: str) -> Lines:
-        at = next((at for at, each in enumerate(self._runs) if each is run), -1)
-        if at < 0 and self._ahead is not None:
-            yield f"# {comment(origin)}: {comment(run.component)} has run with the last token's"
-            yield from self._ahead.light(run)
-            return
+        at = next(at for at, each in enumerate(self._runs) if each is run)
         (one, other), name = self._sets[at], self._objects[at]
-        bound = self._both(f"{run.component}_bound", one, other)
-        call = self._names.fresh(f"run_{run.component}")
-        self._lists.append(f"{call} = {name}.run")
+        if run.numbers is not None:
+            yield f"# {comment(origin)}: {comment(run.component)}, in numbers"
+            yield from self._numbers(run, run.numbers, at)
+            return
         yield f"# {comment(origin)}: invoke {comment(run.component)}"
         if run.held:
             hold = self._uses.held[run.held][2]
             port = next(port for kind, port in hold.lengths if kind == "valid")
             yield f"{name}.follow({self._read('entries', dict(run.inputs)[port])})"
-        if run.idle and self._ahead is not None:
-            yield from self._ahead.before(bound, self._limit)
+        yield from self._session(run, name, (one, other))
+
+    def _session(self, run: Invoke, name: str, sets: tuple[str, str]) -> Lines:
+        bound = self._twice(f"bound {name}", f"{run.component}_bound", *sets)
+        call = self._names.fresh(f"run_{run.component}")
+        self._lists.append(f"{call} = {name}.run")
         yield "try:"
         yield f"    {call}({bound}.bound, None)"
         yield f"except RUN_FAILURES as {self._failure}:"
-        if run.idle and self._ahead is not None:
-            yield f"    {self._ahead.failed(bound, self._failure)}"
-            return
         yield f"    raise {name}.failed({bound}, {self._failure}) from {self._failure}"
+
+    def _numbers(self, run: Invoke, program: NumberProgram, at: int) -> Lines:
+        """What a session would compute; where a number leaves its type, or a place its row, the session does."""
+        kept = {each for put in program.puts for each in (put.row, put.gives)}
+        given = {port: self._given(port, value, run, at) for port, value in run.inputs if port in program.reads()}
+        rows = {port: self._view(port, run.inputs, "given", at) for port, _ in run.inputs if port in kept}
+        rows |= {port: self._view(port, run.outputs, "made", at) for port, _ in run.outputs if port in kept}
+        written = {port: self._view(port, run.outputs, "made", at) for port, _ in program.outputs}
+        views = NumberViews(program, given, rows, self._step, self._names)
+        yield from views.computing()
+        fits = views.fitting()
+        if not fits:
+            yield from views.writing(written)
+            return
+        if len(fits) < 3:
+            yield f"if {' and '.join(fits)}:"
+        else:
+            sound = self._names.fresh("fits")
+            yield f"{sound} = {fits[0]}"
+            yield from (f"{sound} = {sound} and {each}" for each in fits[1:])
+            yield f"if {sound}:"
+        yield from (f"    {line}" for line in views.writing(written))
+        yield "else:"
+        yield from (f"    {line}" for line in self._session(run, self._objects[at], self._sets[at]))
+
+    def _given(self, port: str, value: str, run: Invoke, at: int) -> str:
+        """The expression that reads an input's number; one that is the same every time is read once."""
+        if value == self._loop.iteration:
+            return self._step
+        if value in self._sources.made or value in self._sources.becomes:
+            return f"{self._view(port, run.inputs, 'given', at)}[0]"
+        name = self._names.fresh(f"{value}_number")
+        self._lists.append(
+            f"{name} = {self._call('number', f'{self._sets[at][0]}.given[{_place(port, run.inputs)}]')}[0]"
+        )
+        return name
+
+    def _view(self, port: str, pairs: Pairs, side: str, at: int) -> str:
+        """The name, in a turn, of the entries of what a run's set is given, or makes."""
+        place = _place(port, pairs)
+        views = (self._call("number", f"{each}.{side}[{place}]") for each in self._sets[at])
+        return self._twice(f"{side} {at} {port}", dict(pairs)[port] if side == "made" else f"{port}_given", *views)
 
     def _emit(self, op: Emit) -> Lines:
         token, output = self._read("number", op.value), literal(op.output)
@@ -170,10 +190,12 @@ class SettledViews:
         views = [self._call(how, f"{each}.made[{place}]") for each in self._sets[run]]
         return self._twice(f"{how} {value}", value, *(reversed(views) if age % 2 else views))
 
-    def _both(self, hint: str, one: str, other: str) -> str:
-        return self._twice(hint, hint, one, other)
-
     def _twice(self, key: str, hint: str, one: str, other: str) -> str:
         if key not in self._turn:
             self._turn[key] = (self._names.fresh(f"{hint}_now"), one, other)
         return self._turn[key][0]
+
+
+def _place(port: str, pairs: Pairs) -> int:
+    """Where a port stands among a run's inputs or outputs."""
+    return next(at for at, (each, _) in enumerate(pairs) if each == port)

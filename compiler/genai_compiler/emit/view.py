@@ -22,7 +22,7 @@ from genai_compiler.plan.ir import Component, Input, Output, Plan
 from genai_compiler.plan.on_demand import on_demand
 from genai_compiler.read.host_program import HostProgram
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """The runtime interface that generated code is written against; genai_runtime.abi has the same number."""
 
 ALWAYS = ("Event", "Input", "Output", "Publisher", "Request", "Result", "Sessions", "bind_inputs")
@@ -75,12 +75,6 @@ SOMETIMES = frozenset(
         "unmatched_case",
         "within_capacity",
         "Lengths",
-        "run_again",
-        "blank",
-        "chain_sets",
-        "primed",
-        "refused",
-        "look_no_further",
     ]
 )
 """Names of the runtime interface that an executor imports always, and when it needs them."""
@@ -300,7 +294,7 @@ def _programs(uses: Uses, plan: Plan) -> Iterator[tuple[str, Program]]:
 def _held_tables(uses: Uses) -> Iterator[str]:
     tables = uses.tables
     for _, constant, hold in uses.held.values():
-        run, others = hold.run, [*(port for port, _ in hold.run.inputs), *(each.port for each in hold.run.idle)]
+        run, others = hold.run, [port for port, _ in hold.run.inputs]
         args = [
             f"name={literal(hold.group)}",
             f"component={literal(run.component)}",

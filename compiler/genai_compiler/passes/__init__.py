@@ -16,7 +16,7 @@ from genai_compiler.passes.profile import Pass
 from genai_compiler.passes.prove_extents import prove_extents
 from genai_compiler.passes.select_last import select_last
 from genai_compiler.passes.speculate import speculate
-from genai_compiler.passes.turn_loop import turn_loop
+from genai_compiler.passes.use_numbers import use_numbers
 
 PASSES: tuple[Pass, ...] = (
     drop_dead_steps,
@@ -31,7 +31,7 @@ PASSES: tuple[Pass, ...] = (
     link_readers,
     hoist_selection,
     keep_results,
-    turn_loop,
+    use_numbers,
     mark_last_reads,
     place_policy,
     speculate,

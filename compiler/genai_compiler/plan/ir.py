@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Literal
 
 from genai_compiler.plan.adapted import SelectAdapters
-from genai_compiler.plan.ahead import Ahead, Idle
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.decoder_ops import Decode as Decode
 from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
@@ -30,6 +29,7 @@ from genai_compiler.plan.speculation import Speculation
 from genai_compiler.plan.state import DecodeFacts, StateGroup
 from genai_compiler.read.host_program import HostProgram
 from genai_compiler.read.signature import UNDEFINED
+from genai_compiler.read.single_numbers import NumberProgram
 
 Dim = int | str | None
 """A fixed extent, a symbol, or unknown."""
@@ -193,7 +193,7 @@ class Invoke:
 
     held: the group of cells that the run updates in place, "" for none. adapted: the value that says which adapters
     change it, "" for none. steady: its results keep their extents, and nobody needs them behind the next iteration.
-    idle: further ports, of which this place asks nothing.
+    numbers: what it computes for one row that has settled.
     """
 
     component: str
@@ -205,7 +205,7 @@ class Invoke:
     held: str = ""
     adapted: str = ""
     steady: bool = False
-    idle: tuple[Idle, ...] = ()
+    numbers: NumberProgram | None = None
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,7 @@ class Loop:
     """A pre-test loop. `advance` runs only between two iterations: after the body, when another iteration follows.
 
     released_on_entry: values that only its entry reads, whose storage may go once the cells have them. steady: values
-    of the body that have the same extents in every iteration, when no request replaces a component. ahead: what one of
-    its runs can make for the next iteration as well.
+    of the body that have the same extents in every iteration, when no request replaces a component.
     """
 
     continue_when: str
@@ -281,7 +280,6 @@ class Loop:
     advance: "tuple[Op, ...]" = ()
     released_on_entry: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
-    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,6 @@ class _Runs:
         if model is None:
             return
         given = {port: self._of(value) for port, value in op.inputs}
-        given |= {each.port: self._of(each.like) if each.like else (1,) * each.rank for each in op.idle}
         bound = dict[str, Extents]()
         hold = self._holds.get(op.held)
         if hold is not None:

@@ -34,9 +34,8 @@ def op_lines(op: Op, plan: Plan) -> Iterator[str]:
     """The lines of one op, its regions and its checks indented below it."""
     match op:
         case Invoke():
-            held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted) + (" steady" if op.steady else "")
+            held = (f" on {op.held}" if op.held else "") + _adapted(op.adapted) + _steady(op)
             yield _with_origin(f"{_outs(op.outputs)}invoke {op.component}({_ins(op.inputs)}){held}", op.origin)
-            yield from (f"  idle {each.port}" + (f" like %{each.like}" if each.like else "") for each in op.idle)
             yield from (f"  check {_check(each)}" for each in (*op.before, *op.after))
         case Fused():
             yield from op_lines(op.run, plan)
@@ -55,6 +54,10 @@ def op_lines(op: Op, plan: Plan) -> Iterator[str]:
             yield _with_origin(_runtime_step(op), op.origin)
         case _:
             yield _with_origin(_plain(op), op.origin)
+
+
+def _steady(op: Invoke) -> str:
+    return (" steady" if op.steady else "") + (" in numbers" if op.numbers is not None else "")
 
 
 def _plain(op: SelectAdapters | Copy | Emit | Keep | Hold) -> str:
@@ -142,9 +145,6 @@ def _loop(op: Loop, plan: Plan) -> Iterator[str]:
     if op.released_on_entry:
         yield f"  release on entry {', '.join('%' + each for each in op.released_on_entry)}"
     yield from (f"  {line}" for each in op.body for line in op_lines(each, plan))
-    if op.ahead is not None:
-        yield f"  ahead of the next: {', '.join(f'%{value} is %{made}' for value, made in op.ahead.results)}"
-        yield f"    from {_ins(op.ahead.inputs)}"
     if op.advance:
         yield "} between iterations {"
         yield from (f"  {line}" for each in op.advance for line in op_lines(each, plan))

@@ -114,22 +114,18 @@ class Sources:
     """Where a value of a loop lies: which result of which run it is, and of which iteration.
 
     runs: those of a settled iteration; made: value -> (place among them, place of the result); becomes: a cell -> its
-    next value; ahead: a value -> what a run gives for it an iteration before.
+    next value.
     """
 
     loop: Loop
     runs: list[Invoke] = field(default_factory=list[Invoke])
     made: dict[str, tuple[int, int]] = field(default_factory=dict)
     becomes: dict[str, str] = field(default_factory=dict)
-    ahead: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        ahead = self.loop.ahead
-        runs = [run for run in map(run_of, self.loop.body) if run is not None]
-        self.runs = [run for run in runs if ahead is None or defines(run) != ahead.light]
+        self.runs = [run for run in map(run_of, self.loop.body) if run is not None]
         self.made = {value: (at, place) for at, run in enumerate(self.runs) for place, value in enumerate(defines(run))}
         self.becomes = {carry.cell: carry.next for carry in self.loop.carried}
-        self.ahead = dict(ahead.results) if ahead is not None else {}
 
     def take_turns(self) -> bool:
         """Whether what a cell is made of is, behind some iterations, what it was two before.
@@ -163,5 +159,4 @@ class Sources:
 
     def _result(self, value: str) -> tuple[str, int]:
         age = int(value in self.becomes)
-        value = self.becomes.get(value, value)
-        return (self.ahead[value], age + 1) if value in self.ahead else (value, age)
+        return self.becomes.get(value, value), age

@@ -34,8 +34,7 @@ def reads(op: Op) -> tuple[str, ...]:
     """
     match op:
         case Invoke():
-            idle = (each.like for each in op.idle if each.like)
-            return (*(value for _, value in op.inputs), *idle, *_checked(op), *([op.adapted] if op.adapted else []))
+            return (*(value for _, value in op.inputs), *_checked(op), *([op.adapted] if op.adapted else []))
         case Fused():
             return reads(op.run)
         case SelectAdapters():

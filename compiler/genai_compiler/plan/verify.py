@@ -47,9 +47,6 @@ def _nested(op: Op, plan: Plan, visible: set[str], seen: set[str], released: set
                 yield f"{_label(op)} carries %{value}, which its body does not define"
             if value in gone:
                 yield f"{_label(op)} carries %{value} after its release"
-        if op.ahead is not None:
-            asked = {value for pair in op.ahead.results for value in pair} | {value for _, value in op.ahead.inputs}
-            yield from (f"{_label(op)} looks ahead at %{value}, which is not there" for value in sorted(asked - inner))
     if isinstance(op, Fused):
         yield from _region((op.run,), plan, set(visible), set(seen), set(released))
         made = set(visible)
@@ -70,8 +67,6 @@ def _ports(op: Op, plan: Plan) -> Iterator[str]:
         for side, pairs, ports in (("input", op.inputs, component.inputs), ("output", op.outputs, component.outputs)):
             known = dict(ports)
             yield from (f"{_label(op)} binds {side} '{port}', which it lacks" for port, _ in pairs if port not in known)
-        lacking = (each.port for each in op.idle if each.port not in dict(component.inputs))
-        yield from (f"{_label(op)} leaves input '{port}' idle, which it lacks" for port in lacking)
     if isinstance(op, Emit) and op.output not in {each.name for each in plan.outputs}:
         yield f"{_label(op)} emits into '{op.output}', which is not declared"
 

@@ -1,0 +1,83 @@
+"""Writes what a run computes of single numbers (pass use_numbers) as Python's own arithmetic."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from genai_compiler.emit.names import Names, literal
+from genai_compiler.read.single_numbers import NumberProgram, NumberPut, NumberStep, Operand
+
+EXPRESSIONS: Mapping[str, str] = {
+    "Add": "{} + {}", "Sub": "{} - {}", "Mul": "{} * {}", "Neg": "-{}", "Abs": "abs({})",
+    "BitwiseAnd": "{} & {}", "BitwiseOr": "{} | {}", "BitwiseXor": "{} ^ {}", "BitwiseNot": "~{}",
+    "Equal": "{} == {}", "Less": "{} < {}", "LessOrEqual": "{} <= {}", "Greater": "{} > {}",
+    "GreaterOrEqual": "{} >= {}",
+    "And": "{} and {}", "Or": "{} or {}", "Xor": "{} != {}", "Not": "not {}", "Where": "{1} if {0} else {2}",
+}  # fmt: skip
+"""Operator -> the same of Python's numbers. A whole number may leave its type where OVERFLOWS says so."""
+OVERFLOWS = ("Add", "Sub", "Mul", "Neg", "Abs", "Cast")
+BITS: Mapping[str, int] = {"int64": 64, "int32": 32}
+"""Numbers of fewer bits, the sign not counted, are certain to be of the type."""
+
+
+@dataclass
+class NumberViews:
+    """The lines of one run. given: port -> the expression that reads its number. rows: port, or result -> its entries.
+
+    counter: the expression among these that is the iteration's number, which one may always be added to.
+    """
+
+    program: NumberProgram
+    given: Mapping[str, str]
+    rows: Mapping[str, str]
+    counter: str
+    names: Names
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+
+    def computing(self) -> Iterator[str]:
+        """From numbers that are read to those that will be written; nothing is written yet."""
+        uses = Counter(each for step in self.program.steps for each in step.takes)
+        uses.update(each for put in self.program.puts for each in (put.place, put.place, put.number))
+        for port in sorted(self.program.reads()):
+            self.texts[port] = self.given[port]
+            if uses[port] > 1 and not self.given[port].isidentifier():
+                self.texts[port] = self.names.fresh(port)
+                yield f"{self.texts[port]} = {self.given[port]}"
+        for step in self.program.steps:
+            name = self.names.fresh(step.gives.rpartition("/")[2])
+            yield f"{name} = {self._expression(step)}"
+            self.texts[step.gives] = name
+
+    def fitting(self) -> tuple[str, ...]:
+        """What must hold: each place is in its row, each number in its type."""
+        places = dict.fromkeys(f"0 <= {self._text(put.place)} < len({self.rows[put.row]})" for put in self.program.puts)
+        sums = [step for step in self.program.steps if step.operator in OVERFLOWS and not self._counts_on(step)]
+        types = (f"{self._text(each.gives)}.bit_length() < {BITS[each.dtype]}" for each in sums if each.dtype in BITS)
+        return (*places, *types)
+
+    def writing(self, results: Mapping[str, str]) -> Iterator[str]:
+        """The results. results: port -> the view that takes its number."""
+        for put in self.program.puts:
+            yield from self._put(put)
+        for port, operand in self.program.outputs:
+            yield f"{results[port]}[0] = {self._text(operand)}"
+
+    def _put(self, put: NumberPut) -> Iterator[str]:
+        yield f"{self.rows[put.gives]}[:] = {self.rows[put.row]}"
+        yield f"{self.rows[put.gives]}[{self._text(put.place)}] = {self._text(put.number)}"
+
+    def _expression(self, step: NumberStep) -> str:
+        taken = [self._text(each) for each in step.takes]
+        if step.operator == "Cast":
+            return f"{taken[0]} != 0" if step.dtype == "bool" else f"int({taken[0]})"
+        if step.operator in ("Min", "Max"):
+            return f"{step.operator.lower()}({', '.join(taken)})" if len(taken) > 1 else taken[0]
+        return EXPRESSIONS[step.operator].format(*taken)
+
+    def _counts_on(self, step: NumberStep) -> bool:
+        """Whether it is the iteration's number and one more, which its bound limits."""
+        taken = {self._text(each) for each in step.takes}
+        return step.operator == "Add" and taken in ({self.counter, "1"}, {self.counter, "0"})
+
+    def _text(self, operand: Operand) -> str:
+        return self.texts[operand] if isinstance(operand, str) else literal(operand)

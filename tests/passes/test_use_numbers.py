@@ -1,0 +1,106 @@
+"""Light runs in numbers: which ones, and that every value and failure is what sessions give."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
+import numpy as np
+import pytest
+from genai_compiler import Compiled, Options, compile_package
+from genai_compiler.plan.ir import Invoke
+from genai_compiler.plan.uses import walk
+from genai_runtime.settled import SETTLED
+from onnx import helper, load, save
+
+from tests.conftest import FIXTURES
+from tests.number_packages import counting
+from tests.reference.plain_loop import greedy
+from tests.runtime.test_settled import Both, outcome, same
+from tests.settled_packages import Inputs
+
+CASE = "tiny-turns"
+PROMPT = [1, 10, 20, 30]
+STEPS = SETTLED + 17
+
+
+def in_numbers(made: Compiled) -> list[str]:
+    assert made.plan is not None
+    return [op.component for op in walk(made.plan.body) if isinstance(op, Invoke) and op.numbers is not None]
+
+
+def said(made: Compiled) -> str:
+    assert made.plan is not None
+    return next((each for each in made.plan.decisions if each.startswith("use_numbers: ")), "")
+
+
+def two_forms(package: Path, out: Path) -> tuple[Both, Compiled]:
+    """(the package, its model, the same without `use_numbers`), and what the first was compiled to."""
+    made = compile_package(package, out / "numbers")
+    compile_package(package, out / "sessions", Options(without=("use_numbers",)))
+    return (package, *(genai_runtime.load(out / name, threads=1) for name in ("numbers", "sessions"))), made
+
+
+def test_policies_of_a_decoder_are_numbers(tmp_path: Path) -> None:
+    both, made = two_forms(FIXTURES / CASE, tmp_path)
+    assert in_numbers(made) == ["island_1"]
+    assert "island_1, in numbers" in made.executor
+    assert "in numbers" not in (tmp_path / "sessions" / "executor.py").read_text(encoding="utf-8")
+    for count in (0, 1, SETTLED + 1, SETTLED + 2, 40):
+        wanted = greedy(FIXTURES / CASE / "model.onnx", PROMPT, count, ())
+        for model in both[1:]:
+            assert model.generate(PROMPT, max_new_tokens=count).tokens == wanted
+
+
+@pytest.mark.parametrize("short", [SETTLED + 5, SETTLED + 6])
+def test_a_place_that_the_mask_has_not_is_said_by_the_session(tmp_path: Path, short: int) -> None:
+    """The row's length is told as so much that the mask ends some iterations before the loop does."""
+    both, _ = two_forms(FIXTURES / CASE, tmp_path)
+    width = len(PROMPT) + STEPS
+    request = {"request.input_ids": np.array([PROMPT]), "request.max_iterations": np.array([STEPS])}
+    found = [outcome(model, {**request, "prompt_lengths": np.array([width - short])}) for model in both[1:]]
+    assert found[0] == found[1]
+    assert found[0][1:] == ("step-failed", "pipeline.workflow.steps[0].steps[1]")
+    assert len(found[0][0]) == short + 1
+
+
+@pytest.mark.parametrize("lowest", range(0, 24, 6))
+def test_any_loop_of_numbers(tmp_path: Path, lowest: int) -> None:
+    """Numbers that leave their types and places that rows have not are the sessions'; batches are theirs throughout."""
+    codes, marked, long = set[str](), 0, 0
+    for seed in range(lowest, lowest + 6):
+        both, made = two_forms(counting(tmp_path / f"{seed}" / "package", seed), tmp_path / f"{seed}")
+        marked += in_numbers(made) == ["play"]
+        for turn in range(5):
+            events, code = same(both, request(1000 * seed + turn))
+            codes.add(code)
+            long += len(events) > 2 * SETTLED
+    assert (codes <= {"", "step-failed"}, marked, long > 5) == (True, 6, True)
+
+
+def request(seed: int) -> Inputs:
+    draw = np.random.default_rng(seed)
+    rows = int(draw.choice([1, 1, 1, 1, 2]))
+    most = int(draw.choice([9, 2**40, 2**62]))
+    return {
+        **{f"{name}.given": draw.integers(-most, most, (rows, 1)) for name in "ab"},
+        "s.given": draw.integers(-(2**31), 2**31, (rows, 1)).astype(np.int32),
+        "row.given": draw.integers(0, 9, (rows, 8)),
+        "turns": np.array([STEPS]),
+    }
+
+
+def edited(folder: Path, name: str, *nodes: Any) -> Path:
+    """The package with nodes behind all others of one of its graphs; they read what is there, for nothing."""
+    shutil.copytree(FIXTURES / CASE, folder)
+    model = load(folder / f"{name}.onnx")
+    model.graph.node.extend(nodes)
+    save(model, folder / f"{name}.onnx")
+    return folder
+
+
+def test_a_graph_of_other_operators_stays_a_run(tmp_path: Path) -> None:
+    node = helper.make_node("Div", ["count", "one"], ["unused"])
+    both, made = two_forms(edited(tmp_path / "package", "termination", node), tmp_path)
+    assert (in_numbers(made), said(made)) == ([], "use_numbers: island_1 stays a run of a session: its operator Div")
+    assert both[1].generate(PROMPT, max_new_tokens=30).tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 30, ())
