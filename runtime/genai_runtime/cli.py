@@ -290,10 +290,10 @@ def _stat_lines(generation: "Generation") -> list[str]:
 
 
 def _peak_memory() -> str:
-    try:
-        import resource
-    except ImportError:
+    if sys.platform == "win32":
         return "unknown on this system"
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return f"{peak / (1 << 20 if sys.platform == 'darwin' else 1 << 10):.0f} MB"
 
