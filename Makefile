@@ -50,8 +50,9 @@ lint: $(VENV)/dev.stamp ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/dev.stamp ## mypy on the sources, pyright on the generated executors
+types: $(VENV)/dev.stamp ## mypy on the sources, for each system; pyright on the generated executors
 	$(BIN)/mypy
+	for each in win32 darwin; do $(BIN)/mypy --platform $$each --cache-dir .mypy_cache/$$each; done
 	$(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python
 
 golden: $(VENV)/dev.stamp ## hold what every stage makes of the fixtures against golden/

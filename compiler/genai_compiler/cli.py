@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genai_compiler.missing import library
+from genai_compiler.problem import InternalError
 from genai_compiler.problem_formats import FORMATS, as_json, as_sarif, separate
 
 if TYPE_CHECKING:
@@ -44,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return convert(given[1:])
         return _run(_arguments(_parser(STAGES), STAGES, argv))
     except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("genai_"):
-            raise
-        print(MISSING.format(extra="compile", module=missing.name), file=sys.stderr)
-        return EXIT_INPUT
+        return _missing(missing)
+    except InternalError as bug:
+        _say_bug(bug)
+        return EXIT_BUG
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -59,6 +61,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         with suppress(OSError):
             print(f"can't read or write: {failure}", file=sys.stderr)
         return EXIT_INPUT
+
+
+def _missing(module: ModuleNotFoundError) -> int:
+    """Say that a library is not installed, or that a module of ours is not there; returns the exit code."""
+    name = library(module)
+    if not name:
+        what = f"a module is missing, {module.name}: this is no fault of the package. Install genai-compile again"
+        print(what, "".join(traceback.format_exception(module)), sep="\n", file=sys.stderr)
+        return EXIT_BUG
+    print(MISSING.format(extra="compile", module=name), file=sys.stderr)
+    return EXIT_INPUT
+
+
+def _say_bug(bug: InternalError) -> None:
+    had = f" The plan it had:\n{bug.plan_text}" if bug.plan_text else ""
+    print(
+        f"{bug}\nThis is a bug of genai-compile, not of the package.{had}",
+        "".join(traceback.format_exception(bug)),
+        sep="\n",
+        file=sys.stderr,
+    )
 
 
 def _silence() -> None:
@@ -224,7 +247,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from genai_compiler.memory_report import memory_data, memory_lines
     from genai_compiler.passes.asked_forms import asked_forms
     from genai_compiler.plan.text import plan_text
-    from genai_compiler.problem import CompileError, InternalError, disk_problem
+    from genai_compiler.problem import CompileError, disk_problem
     from genai_compiler.summary import summary
 
     if arguments.version:
@@ -258,14 +281,6 @@ def _run(arguments: argparse.Namespace) -> int:
             raise
         _print_problems([disk_problem(failure, arguments.output or arguments.package)], arguments.format)
         return EXIT_INPUT
-    except InternalError as bug:
-        print(
-            f"{bug}\nThis is a bug of genai-compile, not of the package. The plan it had:\n{bug.plan_text}",
-            "".join(traceback.format_exception(bug)),
-            sep="\n",
-            file=sys.stderr,
-        )
-        return EXIT_BUG
     finally:
         if progress is not None:
             print("\r\033[K", end="", file=progress, flush=True)

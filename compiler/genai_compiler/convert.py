@@ -15,6 +15,7 @@ from typing import Any
 
 from genai_compiler.document_text import document_text
 from genai_compiler.driver import compiler_version, plan_package
+from genai_compiler.own_faults import within
 from genai_compiler.problem import CompileError, InternalError, Place, Problem
 from genai_compiler.read.document import AdapterImplementation, Component, OnnxImplementation, RuntimeRole
 from genai_compiler.read.files import LIMITS
@@ -41,13 +42,15 @@ def convert_package(package: str | Path, graph: str | Sequence[str] | None = Non
 
     Raises CompileError with every problem of the package, and where its document is a workflow already.
     """
-    loaded = load_package(Path(package), graph=graph)
+    with within("read"):
+        loaded = load_package(Path(package), graph=graph)
     if loaded.dialect == WORKFLOW:
         what = "the document holds a workflow already: there is nothing to convert"
         raise CompileError([Problem("already-workflow", Place(loaded.document_file), "", what, "edit it as it is")])
     plan_package(loaded, "build", lambda _stage, _text: None)
-    unsaid = tuple(_unsaid(loaded))
-    text = document_text(loaded.lowered, (*_head(loaded), *_listed(unsaid)), _comments(loaded))
+    with within("convert"):
+        unsaid = tuple(_unsaid(loaded))
+        text = document_text(loaded.lowered, (*_head(loaded), *_listed(unsaid)), _comments(loaded))
     read, _ = read_yaml(text, "", LIMITS)
     if read != loaded.lowered:
         raise InternalError("convert", "the written document does not read back as it was", text)

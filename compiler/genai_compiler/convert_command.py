@@ -11,6 +11,7 @@ from pathlib import Path
 
 from genai_compiler.convert import convert_package, write_document
 from genai_compiler.convert_ort import convert_ort
+from genai_compiler.missing import library
 from genai_compiler.problem import CompileError, disk_problem
 from genai_compiler.read.ort_format import has_ort_format
 
@@ -55,7 +56,9 @@ def _graph(arguments: argparse.Namespace) -> int:
         for each in refused.problems:
             print(each, file=sys.stderr)
         return EXIT_INPUT
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as missing:
+        if library(missing) != "onnxruntime":
+            raise
         print("only ONNX Runtime reads this format: pip install 'genai-compile[cpu]'", file=sys.stderr)
         return EXIT_INPUT
     except OSError as failure:

@@ -12,6 +12,7 @@ from typing import Any
 from genai_compiler.check.adapter_files import check_adapter_files
 from genai_compiler.check.adapter_parameters import check_adapter_parameters
 from genai_compiler.check.admission import check_admission
+from genai_compiler.check.context import context_doubts, context_notes
 from genai_compiler.check.document import check_document
 from genai_compiler.check.generation_defaults import check_generation_defaults
 from genai_compiler.check.lora_uses import check_lora_uses
@@ -29,6 +30,7 @@ from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.memory import MemoryAsk, predicted
+from genai_compiler.own_faults import within
 from genai_compiler.passes import PASSES
 from genai_compiler.passes.asked_forms import check_asked_forms
 from genai_compiler.passes.choose_forms import choose_forms, possible_forms
@@ -122,28 +124,38 @@ def compile_package(
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
     if options.writes:
         target = prepare_target(target, root, options.force)
-    loaded = _judged(root, options) if options.strict else load_package(root, graph=options.graph)
+    with within("read"):
+        loaded = _judged(root, options) if options.strict else load_package(root, graph=options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
-    of_text = check_text_side(loaded)  # before planning, which takes the memory that a tokenizer's library gives back
+    with within("read"):  # before planning, which takes the memory that a tokenizer's library gives back
+        of_text = check_text_side(loaded)
     plan, warnings = _planned(loaded, options, trace)
     problems = ordered((*loaded.warnings, *warnings, *of_text, *sound_side(loaded)[1]))
-    notes = (*loaded.notes, *task_views(loaded)[2], *limit_notes(plan))
-    memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
+    notes = (*loaded.notes, *task_views(loaded)[2], *context_notes(loaded), *limit_notes(plan))
+    with within("memory", plan):
+        memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":
         return Compiled(None, plan, "", problems, notes, memory)
-    executor = emit_executor(plan, loaded)
+    with within("emit", plan):
+        executor = emit_executor(plan, loaded)
     trace("emit", executor)
     if not options.writes:
         return Compiled(None, plan, executor, problems, notes, memory)
+    with within("emit", plan):
+        stored = _write(plan, loaded, target, executor, options)
+    return Compiled(target, plan, executor, problems, (*notes, *stored), memory)
+
+
+def _write(plan: Plan, loaded: Package, target: Path, executor: str, options: Options) -> tuple[str, ...]:
+    """Notes on what was stored."""
     path = "package" if options.bundle else relative_path(loaded.root, target)
     graphs, (mapped, files) = graph_files(plan, loaded, options.bundle), tables(plan, loaded)
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     made = {**made_graphs(graphs), **files, **policy_files(plan)}
-    stored = write_folder(target, loaded, texts, facts, made, options.bundle, options.store_sessions)
-    return Compiled(target, plan, executor, problems, (*notes, *stored), memory)
+    return write_folder(target, loaded, texts, facts, made, options.bundle, options.store_sessions)
 
 
 def _judged(root: Path, options: Options) -> Package:
@@ -163,7 +175,8 @@ def _judged(root: Path, options: Options) -> Package:
 def _plan_only(root: Path, out: Path | None, options: Options, trace: Trace) -> Compiled:
     """Plan the package or document at `root`, standing in for what is absent; `out` then holds plan.txt alone."""
     target = prepare_plan_folder(out, root) if out is not None and options.writes else None
-    loaded = load_package(root, False, options.graph)
+    with within("read"):
+        loaded = load_package(root, False, options.graph)
     trace("read", "\n".join(str(each) for each in loaded.warnings))
     if options.stop_after == "read":
         return Compiled(None, None, "", loaded.warnings, loaded.notes)
@@ -200,10 +213,11 @@ def plan_package(
 
     Raises CompileError when the build found errors, and for forms that are asked for and that the package can't have.
     """
-    doubts = _checked(package)
-    package = link_stages(place_entries(package))
-    plan, found = _built(package)
-    advice = resolve_hints(package, hints)
+    with within("build"):
+        doubts = _checked(package)
+        package = link_stages(place_entries(package))
+        plan, found = build(package)
+        advice = resolve_hints(package, hints)
     problems = (*doubts, *found, *advice.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))
@@ -214,7 +228,7 @@ def plan_package(
         return plan, problems
     plan, profile = left_out(plan, without), profile_of(package, costs, forms)
     for each in PASSES:
-        made = plan if each.__name__ in without else _guarded(each.__name__, plan, each, profile)
+        made = plan if each.__name__ in without else _passed(plan, each, profile)
         _verified(each.__name__, made, plan)
         if each is choose_forms:
             check_asked_forms(made, profile.forms, possible_forms(plan, profile))
@@ -241,7 +255,7 @@ def _checked(package: Package) -> tuple[Problem, ...]:
     if not errors(problems):
         own = () if package.dialect in (GENAI_CONFIG, GENAI_CONFIG_V2) else check_generation_defaults(package)
         own = (*own, *check_revision(package.metadata, package.places))
-        problems = (*problems, *task_views(package)[1], *own)
+        problems = (*problems, *task_views(package)[1], *own, *context_doubts(package))
     problems = (*problems, *report.problems)
     if errors(problems):
         raise CompileError((*package.warnings, *problems))
@@ -268,24 +282,10 @@ def compiler_version() -> str:
     return version("genai-compile")
 
 
-def _built(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
-    """The plan of a package that has passed every check; what the build raises then is a bug of ours."""
-    try:
-        return build(package)
-    except ModuleNotFoundError:  # a library that is imported when a package needs it
-        raise
-    except Exception as bug:
-        raise InternalError("build", f"{type(bug).__name__}: {bug}") from bug
-
-
-def _guarded(stage: str, plan: Plan, run: Pass, profile: Profile) -> Plan:
-    """One pass; what it raises is a bug of ours and is reported with the plan that it had in hand."""
-    try:
+def _passed(plan: Plan, run: Pass, profile: Profile) -> Plan:
+    """The plan behind one pass; what a pass raises, a bug of ours, is reported with the plan that it had in hand."""
+    with within(run.__name__, plan):
         return run(plan, profile)
-    except ModuleNotFoundError:
-        raise
-    except Exception as bug:
-        raise InternalError(stage, f"{type(bug).__name__}: {bug}", plan_text(plan)) from bug
 
 
 def _verified(stage: str, plan: Plan, before: Plan | None = None) -> None:

@@ -1,11 +1,13 @@
 """The memory of a process that runs a compiled package: the plan, its graphs, and the lengths asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from onnx import ModelProto
 
+from genai_compiler.check.context import context_of
 from genai_compiler.emit.graph_files import graph_files
+from genai_compiler.emit.manifest import prompt_decoded
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.memory import MEGABYTE, MemoryPlan, memory_plan
@@ -40,9 +42,22 @@ def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
         name: package.graphs[name].model if each.content is None else ModelProto.FromString(each.content)
         for name, each in made.items()
     }
-    found = memory_plan(plan, models, lengths_of(package, ask), imported_process())
+    lengths = lengths_of(package, ask)
+    found = memory_plan(plan, models, lengths, imported_process())
     twice = tuple(_told(each, plan, package, models) for each in shared_weights(made, package, found.sessions))
-    return replace(found, notes=(*twice, *found.notes))
+    return replace(found, notes=(*_beyond(lengths, plan, package), *twice, *found.notes))
+
+
+def _beyond(lengths: Lengths, plan: Plan, package: Package) -> Iterator[str]:
+    """Lengths that no request has, because the package's own context ends before."""
+    limit = context_of(package).length
+    if not limit:
+        return
+    allowed = f"the package allows {limit} tokens of prompt and output together: no request comes as far as this"
+    if lengths.prompt >= limit and prompt_decoded(plan):
+        yield f"the prompt has {lengths.prompt} tokens, and {allowed}"
+    elif lengths.context > limit:
+        yield f"the context has {lengths.context} tokens, and {allowed}"
 
 
 def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, ModelProto]) -> str:
@@ -78,7 +93,6 @@ def lengths_of(package: Package, ask: MemoryAsk) -> Lengths:
 
 def _limit(package: Package) -> int:
     """The context that the package states."""
-    model = package.metadata.model
-    stated = (model.max_sequence_length if model is not None else None) or 0
+    stated = context_of(package).length
     beside = package.text.context_length[1] if package.text.context_length is not None else 0
     return max(stated or beside, 0) or CONTEXT

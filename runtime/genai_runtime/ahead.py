@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock, Thread
 from typing import Any
 
+OPENING = "genai-open"
+"""What its threads are called."""
 AT_ONCE = 2
 """Threads at most: the weights of a session may be in memory twice while it opens."""
 
@@ -28,7 +30,7 @@ class Ahead:
         ready = dict(self._ready)  # all of them: before a thread has come so far, `take` may have removed some
         for _ in range(self._at_once):
             # No daemon: when Python ends, a thread that comes back from ONNX Runtime then would end it by a signal.
-            thread = Thread(target=self._work, args=(ready,), name="genai-open", daemon=False)
+            thread = Thread(target=self._work, args=(ready,), name=OPENING, daemon=False)
             try:
                 thread.start()
             except RuntimeError:  # the system has no thread left: `take` does the work

@@ -9,10 +9,13 @@ import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genai_runtime.ahead import OPENING
 from genai_runtime.chat_messages import with_media
 from genai_runtime.command_line import (
     FLOATS,
@@ -57,8 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GenaiError as refused:
         _say_refused(refused)
         return EXIT_INPUT if isinstance(refused, LoadError | ValueError) else EXIT_FAULT
+    except ModuleNotFoundError as missing:
+        name = (missing.name or "").partition(".")[0]
+        if name in ("", "genai_runtime") or name in sys.stdlib_module_names:  # a bug of ours, with all that shows it
+            raise
+        print(f"genai-run needs {name}, which is not installed: pip install genai-compile", file=sys.stderr)
+        return EXIT_INPUT
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
+        _leave_openings()
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # who read our output has gone
         _silence()
@@ -72,6 +82,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _say_refused(refused: GenaiError) -> None:
     more = "" if refused.help else f"\n  help: genai-compile --explain {refused.code} says what it means"
     print(f"genai-run: {refused}{more}", file=sys.stderr)
+
+
+def _leave_openings() -> None:
+    """End at once where threads are still opening sessions: a second interrupt came while the first waited for them.
+
+    Nothing can stop them, and Python's own end would wait for them too, for as long as reading the weights takes.
+    """
+    if not any(each.name == OPENING for each in threading.enumerate()):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _silence() -> None:
@@ -268,10 +291,10 @@ def _stat_lines(generation: "Generation") -> list[str]:
 
 
 def _peak_memory() -> str:
-    try:
-        import resource
-    except ImportError:
+    if sys.platform == "win32":
         return "unknown on this system"
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return f"{peak / (1 << 20 if sys.platform == 'darwin' else 1 << 10):.0f} MB"
 

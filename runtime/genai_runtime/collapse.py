@@ -8,6 +8,7 @@ So private memory is as large afterwards as before.
 import ctypes
 import errno
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -46,6 +47,8 @@ Advise = Callable[[int, int], int]
 
 def gather(before: str, after: str, weights: int, system: Path = SYSTEM, pagemap: Path = PAGEMAP) -> int:
     """Gather what is in `after` and not in `before`, texts of /proc/PID/maps. Returns bytes that the kernel took."""
+    if sys.platform == "win32":
+        return 0
     size = huge_page(system)
     try:
         entries = os.open(pagemap, os.O_RDONLY | os.O_CLOEXEC) if size else -1
@@ -64,6 +67,8 @@ def gather(before: str, after: str, weights: int, system: Path = SYSTEM, pagemap
 
 def huge_page(system: Path = SYSTEM) -> int:
     """Bytes of a huge page; 0 where there are none, the system's administrator wants none, or they are too large."""
+    if sys.platform == "win32":
+        return 0
     try:
         size = int((system / "hpage_pmd_size").read_text())
         never = "[never]" in (system / "enabled").read_text()
@@ -106,6 +111,8 @@ def whole_pages(ranges: Iterator[Range], size: int) -> Iterator[int]:
 
 def whole(entries: int, address: int, size: int) -> bool:
     """Whether all of a huge page is in memory, and no file's, no other process's. entries: the open pagemap."""
+    if sys.platform == "win32":
+        return False
     small = os.sysconf("SC_PAGE_SIZE")
     wanted = size // small * 8
     found: Array = np.frombuffer(os.pread(entries, wanted, address // small * 8), np.uint64)

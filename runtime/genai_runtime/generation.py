@@ -114,6 +114,8 @@ class Generation:
             return row
         finally:
             self._busy.release()
+            if self._audience.cancelled:  # by another thread, while it was this one's turn
+                self.close()
 
     def _take_turn(self) -> None:
         if not self._busy.acquire(blocking=False):
@@ -129,7 +131,7 @@ class Generation:
                 row.finish_reason = row.finish_reason or "failed"
             raise
         except BaseException:  # an interrupt: the run is over, and nothing of it failed
-            self._mark_cancelled()
+            self._cancelled()
             raise
 
     def _drain(self) -> None:
@@ -140,20 +142,21 @@ class Generation:
     def close(self) -> None:
         """End the generation now; rows still running are `cancelled`.
 
-        While another thread runs it, that one is asked to end behind the step that it is in, and this returns at once.
+        While another thread runs it, that one is asked to end behind the step that it is in, and this returns at once:
+        its rows are `running` until then, because a reason says that no token comes any more.
         """
+        self._audience.cancel()  # first: whose turn it is looks for it behind the release
         if not self._busy.acquire(blocking=False):
-            self._mark_cancelled()  # first: the other thread says `length` where it sees the end before the reason
-            self._audience.cancel()
             return
         try:
-            self._end_run()
-            self._events = iter(())
-            self._mark_cancelled()
+            self._cancelled()
         finally:
             self._busy.release()
 
-    def _mark_cancelled(self) -> None:
+    def _cancelled(self) -> None:
+        """No token comes any more; then the rows may say so."""
+        self._end_run()
+        self._events = iter(())
         for row in self._rows:
             row.finish_reason = row.finish_reason or "cancelled"
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from genai_runtime.context import context_help, hold_context
 from genai_runtime.conversation import Conversation, Turn, conversation_of
 from genai_runtime.declared import checked_overrides, given_for, refuse_owned
 from genai_runtime.drawing import DrawingSide
@@ -16,7 +17,7 @@ from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
 from genai_runtime.media_inputs import File, MediaInputs
 from genai_runtime.options import refuse_overrides, resolve_limits, resolve_sampling
-from genai_runtime.problem import RequestError
+from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.profiles import Profile, profiles_of
 from genai_runtime.prompting import Prompting
 from genai_runtime.request import Audience, Event, Request, Shared, Tally
@@ -238,8 +239,10 @@ class Model(Speaking, DrawingSide):
         chosen, sampling = self._requests.sampling_of(tensors)
 
         def request() -> Request:
+            whole = turn.with_prefix(tensors)
+            hold_context(self._manifest.data, whole)
             return Request(
-                tensors=turn.with_prefix(tensors),
+                tensors=whole,
                 roles={**(roles or {}), **chosen},
                 stop_on_eos=stop_on_eos,
                 sampling=sampling,
@@ -251,7 +254,13 @@ class Model(Speaking, DrawingSide):
                 speculate=speculates(self._manifest.data, speculate),
             )
 
-        result = yield from turn.run(executor, request)
+        try:
+            result = yield from turn.run(executor, request)
+        except ExecutionError as failure:
+            help = context_help(failure, self._manifest.data, turn.with_prefix(tensors))
+            if not help:
+                raise
+            raise ExecutionError(failure.code, failure.what, help=help, origin=failure.origin) from failure
         return replace(result, profiles=self.profiles, media=self._media)
 
     def _turn(self, session: str | None) -> Turn:

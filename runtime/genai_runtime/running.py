@@ -87,7 +87,8 @@ def tokens_of(running: Running) -> Iterator[int]:
             run.close()
             running.last = time.perf_counter()
             _take_unheard(running, rows)
-        _finish(running, rows)
+        if not running.audience.cancelled:  # else the rest is told as that, whatever the run says of its rows
+            _finish(running, rows)
 
 
 def _events(running: Running, run: Run, rows: list[Row], base: int) -> Iterator[int]:

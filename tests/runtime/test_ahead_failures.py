@@ -115,3 +115,30 @@ raise SystemExit(main([{str(compiled(SEVERAL)[0])!r}, "--describe"]))
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.strip()) == (3, "interrupted")
+
+
+def test_a_second_interrupt_of_the_command_does_not_wait_for_sessions(compiled: Compiled) -> None:
+    """The first waits for threads that are within a session's opening; here they would take longer than the test."""
+    code = f"""
+import os, signal, threading, time
+from genai_runtime import binding
+from genai_runtime.ahead import Ahead
+
+stop, stopping = Ahead.stop, threading.Event()
+def stopped(self):
+    stopping.set()
+    stop(self)
+
+def interrupted(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+    stopping.wait()
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(600)
+
+Ahead.stop, binding.open_session = stopped, interrupted
+from genai_runtime.cli import main
+raise SystemExit(main([{str(compiled(SEVERAL)[0])!r}, "--describe"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr.strip()) == (3, "interrupted")

@@ -257,6 +257,26 @@ def test_a_failing_step_is_our_fault_and_an_interrupt_is_not(
     assert "interrupted" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("lost", "asked"), [("jinja2", "--chat"), ("numpy", "--prompt")])
+def test_a_library_that_is_not_installed_is_named(folder: str, lost: str, asked: str) -> None:
+    code = (
+        f"import sys; sys.modules[{lost!r}] = None\n"
+        f"from genai_runtime.cli import main\nraise SystemExit(main([{folder!r}, {asked!r}, 'a', '-n', '2']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    wanted = f"genai-run needs {lost}, which is not installed: pip install genai-compile\n"
+    assert (ended.returncode, ended.stderr) == (2, wanted)
+
+
+def test_a_missing_module_of_ours_is_a_bug(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def generate(*_: object, **__: object) -> Generation:
+        raise ModuleNotFoundError("No module named 'genai_runtime.lost'", name="genai_runtime.lost")
+
+    monkeypatch.setattr(Model, "generate", generate)
+    with pytest.raises(ModuleNotFoundError):
+        main([folder, "--prompt", "a"])
+
+
 # ---- streams and environment -----------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Looking at a generation while it runs (`partial`) changes nothing of what comes, whoever looks.
 
-What the text has to be is known from the bytes of the tokens.
+What the text has to be is known from the bytes of the tokens. Every token that is published has its text, also where
+one thread runs a generation, another ends it, and somebody looks in between.
 """
 
 import threading
@@ -104,3 +105,78 @@ def test_another_thread_may_look(tokenizer: Tokenizer, stop: tuple[str, ...]) ->
                 each.join()
         assert text == made.text == wanted
         assert all(wanted.startswith(each) for each in seen)
+
+
+def test_a_look_behind_a_close_leaves_no_token_without_its_text(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step that another thread is in publishes a token more, or several, after `close` has begun."""
+    made, inside, go_on = generation(tokenizer), threading.Event(), threading.Event()
+    publish, cancel = made._running.runs[0], Audience.cancel
+
+    def gated() -> Run:
+        run = publish()
+        yield next(run)
+        inside.set()
+        assert go_on.wait(30)
+        result = yield from run
+        return result
+
+    made._running.runs = [gated]
+    reader = threading.Thread(target=lambda: list(made.pieces()))
+
+    def late(audience: Audience) -> None:
+        """The steps are done before the wish to end arrives, and somebody looks before that."""
+        seen.append(made.partial[0].text)
+        go_on.set()
+        reader.join(30)
+        cancel(audience)
+
+    seen = list[str]()
+    monkeypatch.setattr(Audience, "cancel", late)
+    reader.start()
+    assert inside.wait(30)
+    made.close()
+    row, first = made.partial[0], tokenizer.encode(WORDS, add_special_tokens=False)[:1]
+    assert seen[0] == tokenizer.decode(first)
+    assert (tokenizer.decode(row.tokens), row.text, row.finish_reason) == (WORDS, WORDS, "length")
+
+
+def test_a_quiet_run_that_is_closed_has_text_for_its_tokens(tokenizer: Tokenizer) -> None:
+    """Its tokens arrive all at once, when it has ended: long after the close, and after a look."""
+    ids, audience = tokenizer.encode(WORDS, add_special_tokens=False), Audience()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def run() -> Run:
+        audience.tokens = {"tokens": [ids[:6]]}
+        yield TokenEvent("tokens", 0, ids[0], 0)
+        assert not audience.listens
+        inside.set()
+        assert go_on.wait(30)
+        return Result({}, {}, {}, {}, 6, {0: "length"})
+
+    settings = TextSettings("tokens", False, lambda: tokenizer, (), frozenset(), True)
+    made = Generation([run], [[1]], settings, Shared(set(), audience, Tally(), False))
+    reader = threading.Thread(target=lambda: made.tokens)
+    reader.start()
+    assert inside.wait(30)
+    made.close()
+    early = made.partial[0].text
+    go_on.set()
+    reader.join(30)
+    row = made.partial[0]
+    assert early == tokenizer.decode(ids[:1])
+    assert (row.tokens, row.text, row.finish_reason) == (ids[:6], tokenizer.decode(ids[:6]), "cancelled")
+
+
+def test_a_close_behind_the_last_look_of_a_step_ends_the_run(tokenizer: Tokenizer) -> None:
+    """The thread whose turn it was ends the run where the other one found it busy."""
+    made = generation(tokenizer)
+    assert made._step() == 0
+    made._busy.acquire()
+    made.close()
+    assert made.partial[0].finish_reason == "running"
+    made._busy.release()
+    assert made._step() is None
+    assert made.partial[0].finish_reason == "cancelled"
+    assert len(made.partial[0].tokens) == 1

@@ -9,7 +9,10 @@ from tools.smollm2.package import FORMS, build_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the command line and build; 0: every form is there, 2: the checkpoint cannot be had, 3: interrupted."""
+    """Parse the command line and build; 0: every form is there, 2: the checkpoint cannot be had.
+
+    Raises KeyboardInterrupt that says how to go on.
+    """
     parser = argparse.ArgumentParser(prog="python -m tools.smollm2", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/smollm2"), help="folder of the packages")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["v1", "workflow"], help="which to build")
@@ -22,8 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted: the next call goes on with what is whole", file=sys.stderr)
-        return 3
+        raise KeyboardInterrupt("interrupted: the next call goes on with what is whole") from None
     return 0
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from genai_compiler.check.context import context_of
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.document import GenerationDefaults, RuntimeRole, Workflow
 from genai_compiler.read.package import Package
@@ -90,9 +91,10 @@ def _searches(stated: Mapping[str, Any]) -> Iterator[Found]:
 
 def _lengths(stated: Mapping[str, Any], package: Package) -> Iterator[Found]:
     least, most = stated.get("min_length", 0), stated.get("max_length")
-    limit = package.metadata.model.max_sequence_length if package.metadata.model else None
-    if most is not None and limit is not None and most > limit:
-        what = f"max_length is {most}, but the model's max_sequence_length is {limit}; {limit} is taken"
+    context = context_of(package)
+    if most is not None and 0 < context.length < most:
+        whose = "model's max_sequence_length is" if context.length == context.stated else "graph's positions are"
+        what = f"max_length is {most}, but the {whose} {context.length}; {context.length} is taken"
         help = "max_length counts prompt and output together"
         yield "length-over-context", ("defaults", "max_length"), what, help, Severity.WARNING
     if most is not None and least > most:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from genai_compiler.check.context import context_of
 from genai_compiler.check.generation_defaults import OWN_FIELDS
 from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
@@ -143,14 +144,14 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "sampler_mode": _sampler_mode(package),
         "ragged": plan.decoder is not None and plan.decoder.ragged,
         "alone": plan.decoder is not None and plan.decoder.alone,
-        "prompt_decoded": _prompt_decoded(plan),
+        "prompt_decoded": prompt_decoded(plan),
         "tokens_output": tokens,
         "tokens_replace": any(
             isinstance(op, Emit) and op.output == tokens and op.mode == "replace" for op in walk(plan.body)
         ),
         "end_ids": _end_ids(plan, package),
         "pad_id": text.pad,
-        "context_length": (metadata.model.max_sequence_length if metadata.model else None) or 0,
+        "context_length": context_of(package).length,
         "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model and metadata.model.vocab_size) or 0,
         "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
         "holes": list(ids.holes),
@@ -185,7 +186,7 @@ def _speculation(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _prompt_decoded(plan: Plan) -> bool:
+def prompt_decoded(plan: Plan) -> bool:
     """Whether the request's tokens and the output share the decoder's context; else the prompt goes to an encoder."""
     starts = {op.tokens for op in walk(plan.body) if isinstance(op, Decode) and op.phase == "prompt"}
     return not starts or any(each.name in starts and each.role == "prompt_tokens" for each in plan.inputs)

@@ -19,7 +19,6 @@ from genai_compiler.lower.merge_facts import (
     merge_length,
     merge_states,
     merge_vocabulary,
-    table_rows,
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
@@ -35,6 +34,7 @@ from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath
+from genai_compiler.read.position_tables import table_rows
 from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from onnx import ModelProto
-
 from genai_compiler.lower.decoder_facts import Aliasing, CrossState, PagedState, StatePort
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
@@ -18,7 +16,6 @@ from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.attention import CacheOp, writes_in_place
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.signature import Port, Signature
-from genai_compiler.read.value_flow import Edges
 
 FALLBACK_LENGTH = 4096  # the standard's, where nobody says (section 10.3)
 
@@ -198,12 +195,6 @@ def merge_vocabulary(logits: Port, merge: Merge) -> tuple[int | None, int | None
         graph = f"{logits.name!r} has {width} columns"
         merge.contradiction(merge.path("vocab_size"), stated, graph)
     return width, width if stated is None else min(stated, width)
-
-
-def table_rows(model: ModelProto, signature: Signature, positions: str, mask: str) -> int | None:
-    """Rows of the shortest table of positions: of the input `positions`, or of what the graph counts by its mask."""
-    counted = [each.most for each in signature.limits if mask and (each.input, each.axis) == (mask, 1)]
-    return min(filter(None, (Edges(model.graph).position_rows(positions), *counted)), default=None)
 
 
 def merge_length(

@@ -1,7 +1,7 @@
 """`strategy.scheduler_config` -> the parameters of the schedule, or the one fact that is missing.
 
 What the format leaves unsaid each kind of scheduler has its own word for: a document says `euler` and means the spacing
-that goes with it. Such a choice is a row of `_KINDS`, and is said in the summary.
+that goes with it. Such a choice is a row of `KINDS`, and is said in the summary.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class _Kind:
     end: str
 
 
-_KINDS = {
+KINDS = {
     "euler": _Kind("linspace", 0, "zero"),
     "ddim": _Kind("leading", 1, "first"),
     "dpmpp_2m": _Kind("linspace", 0, "zero"),
@@ -69,7 +69,7 @@ def schedule_parameters(strategy: Strategy, whole: bool, report: Report) -> dict
     config = strategy.scheduler_config
     if config is None:
         what = "nothing says how noise is taken away: 'scheduler_config' is missing"
-        report("missing-field", (), what, f"add it, with kind ({', '.join(_KINDS)}) and the noise of the training")
+        report("missing-field", (), what, f"add it, with kind ({', '.join(KINDS)}) and the noise of the training")
         return {}
     if (
         _of_flows(config, report)
@@ -79,7 +79,7 @@ def schedule_parameters(strategy: Strategy, whole: bool, report: Report) -> dict
     ):
         return {}
     assert config.kind is not None
-    kind, sigmas = _KINDS[config.kind], _sigmas(config)
+    kind, sigmas = KINDS[config.kind], _sigmas(config)
     spacing = config.timestep_spacing or kind.spacing
     offset = kind.offset if config.steps_offset is None else config.steps_offset
     if whole and config.kind == "euler" and strategy.timesteps is None:
@@ -132,7 +132,7 @@ def _complete(config: SchedulerEntry, report: Report) -> bool:
         what = f"'{name}' is missing: without it the noise of a step is unknown"
         if name == "kind":
             what = "'kind' is missing: nothing says which scheduler takes noise away"
-        known = {"kind": tuple(_KINDS), "beta_schedule": _BETAS, "prediction_type": _PREDICTIONS}.get(name, ())
+        known = {"kind": tuple(KINDS), "beta_schedule": _BETAS, "prediction_type": _PREDICTIONS}.get(name, ())
         help = f"one of {', '.join(known)}" if known else "copy it from the scheduler's configuration"
         report("missing-field", (_CONFIG,), what, help)
     return not missing
@@ -140,11 +140,11 @@ def _complete(config: SchedulerEntry, report: Report) -> bool:
 
 def _known(config: SchedulerEntry, report: Report) -> bool:
     known = True
-    if config.kind not in _KINDS:
+    if config.kind not in KINDS:
         why = "; it draws noise at every step" if config.kind in _STOCHASTIC else ""
         what = f"the scheduler '{config.kind}' is not compiled{why}"
-        near = did_you_mean(str(config.kind), _KINDS)
-        report("unsupported-scheduler", (_CONFIG, "kind"), what, near or f"known are {', '.join(_KINDS)}")
+        near = did_you_mean(str(config.kind), KINDS)
+        report("unsupported-scheduler", (_CONFIG, "kind"), what, near or f"known are {', '.join(KINDS)}")
         known = False
     words = {
         "beta_schedule": _BETAS,

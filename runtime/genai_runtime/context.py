@@ -1,0 +1,44 @@
+"""The positions that prompt and output of a package may have together, held against inputs of `run`.
+
+What a caller of `generate` asks for is bounded by them (options.resolve_limits). At the level of `run` a document's own
+loop decides how far it goes: a prompt that can't fit is refused, and a step that fails behind the end says so.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from genai_runtime.declared import given_for
+from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.values import Array
+
+
+def hold_context(data: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    """A prompt that goes straight to the runtime's decoder fits. Raises RequestError `context-exceeded`."""
+    generation = data["generation"]
+    context, prompt = _context(data), _prompt(data, tensors)
+    if generation["policy"] == "runtime" and context and prompt > context:
+        what = f"the prompt has {prompt} tokens; the context holds {context} in all"
+        raise RequestError("context-exceeded", what, help="shorten the prompt")
+
+
+def context_help(failure: ExecutionError, data: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+    """The numbers, where a step has failed in a request for more positions than there are; else ""."""
+    context, prompt = _context(data), _prompt(data, tensors)
+    most = given_for(data, tensors, "max_output_tokens")
+    new = int(most.max()) if most is not None and most.size else 0
+    if failure.code != "step-failed" or failure.help or not context or prompt + new <= context:
+        return ""
+    asked = f"the prompt has {prompt} tokens, and {new} more are asked for"
+    return f"prompt and output have {context} positions together: {asked}"
+
+
+def _context(data: Mapping[str, Any]) -> int:
+    """0 where there is no bound, or where the prompt has positions of its own."""
+    generation = data["generation"]
+    return int(generation["context_length"]) if generation["prompt_decoded"] else 0
+
+
+def _prompt(data: Mapping[str, Any], tensors: Mapping[str, Array]) -> int:
+    """Tokens of the longest row."""
+    prompt = given_for(data, tensors, "prompt_tokens")
+    return prompt.shape[-1] if prompt is not None and prompt.ndim else 0
