@@ -58,6 +58,7 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("request.image", "application.pixel_position_ids"),),
     ),
     Input(
         "application.pixel_position_ids",
@@ -67,6 +68,7 @@ INPUTS = (
         application="pixel_position_ids",
         required=False,
         present_as="given.application.pixel_position_ids",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input(
         "application.input_features",
@@ -76,6 +78,7 @@ INPUTS = (
         application="input_features",
         required=False,
         present_as="given.application.input_features",
+        needs=(("request.audio", "application.input_features_mask"),),
     ),
     Input(
         "application.input_features_mask",
@@ -85,6 +88,7 @@ INPUTS = (
         application="input_features_mask",
         required=False,
         present_as="given.application.input_features_mask",
+        needs=(("request.audio", "application.input_features"),),
     ),
     Input("request.image", "uint8", ("image_bytes",), role="media", required=False, present_as="given.request.image"),
     Input("package.image.at", "int64", (1,), source="literal", default=0),
@@ -415,7 +419,11 @@ class Executor:
                     vision_image_features_2 = vision_2(application_pixel_values, application_pixel_position_ids)[0]
                     media_image_features_given_tensors_all_0 = vision_image_features_2
                 else:
-                    raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_3,
+                        "pipeline.workflow.steps[0].default.cases.true",
+                        "pixel_position_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[0].default.default: branch
@@ -428,7 +436,11 @@ class Executor:
                     media_image_features_given_tensors_none = package_no_image_features
                     media_image_features_given_tensors_no_0 = media_image_features_given_tensors_none
                 else:
-                    raise unmatched_case(chosen_case_4, "pipeline.workflow.steps[0].default.default")
+                    raise unmatched_case(
+                        chosen_case_4,
+                        "pipeline.workflow.steps[0].default.default",
+                        "pixel_position_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_no_0
             media_image_features_given = media_image_features_given_tensors
         del (
@@ -485,7 +497,11 @@ class Executor:
                     speech_audio_features_2 = speech_2(application_input_features, application_input_features_mask)[0]
                     media_audio_features_given_tensors_all_0 = speech_audio_features_2
                 else:
-                    raise unmatched_case(chosen_case_7, "pipeline.workflow.steps[1].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_7,
+                        "pipeline.workflow.steps[1].default.cases.true",
+                        "input_features_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[1].default.default: branch
@@ -498,7 +514,11 @@ class Executor:
                     media_audio_features_given_tensors_none = package_no_audio_features
                     media_audio_features_given_tensors_no_0 = media_audio_features_given_tensors_none
                 else:
-                    raise unmatched_case(chosen_case_8, "pipeline.workflow.steps[1].default.default")
+                    raise unmatched_case(
+                        chosen_case_8,
+                        "pipeline.workflow.steps[1].default.default",
+                        "input_features_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_no_0
             media_audio_features_given = media_audio_features_given_tensors
         del (

@@ -50,6 +50,7 @@ INPUTS = (
         application="image_grid_thw",
         required=False,
         present_as="given.application.image_grid_thw",
+        needs=(("application.pixel_values",),),
     ),
     Input(
         "application.pixel_values",
@@ -59,6 +60,7 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("application.image_grid_thw",),),
     ),
     Input("package.tensors.at", "int64", (1,), source="literal", default=0),
     Input("package.tensors.more", "bool", (1,), source="literal", default=True),
@@ -302,7 +304,7 @@ class Executor:
                     media_image_features_given_files = media_image_features_given_files_next
                 media_image_features_given_all_0 = media_image_features_given_files
             else:
-                raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].cases.true")
+                raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].cases.true", "pixel_values")
             media_image_features_given = media_image_features_given_all_0
         else:
             # pipeline.workflow.steps[0].default: branch
@@ -312,7 +314,7 @@ class Executor:
                 media_image_features_given_none = package_no_image_features
                 media_image_features_given_no_0 = media_image_features_given_none
             else:
-                raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default")
+                raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default", "pixel_values")
             media_image_features_given = media_image_features_given_no_0
         del (
             application_image_grid_thw,
