@@ -93,7 +93,7 @@ INPUTS = (
     Input("request.image", "uint8", ("image_bytes",), role="media", required=False, present_as="given.request.image"),
     Input("package.image.at", "int64", (1,), source="literal", default=0),
     Input("package.image.more", "bool", (1,), source="literal", default=True),
-    Input("package.picture_limit", "int64", (1,), source="literal", default=1024),
+    Input("package.media_limit", "int64", (1,), source="literal", default=2147483647),
     Input("request.audio", "uint8", ("audio_bytes",), role="media", required=False, present_as="given.request.audio"),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
@@ -271,7 +271,7 @@ class Executor:
         given_request_image = inputs["given.request.image"]
         package_image_at = inputs["package.image.at"]
         package_image_more = inputs["package.image.more"]
-        package_picture_limit = inputs["package.picture_limit"]
+        package_media_limit = inputs["package.media_limit"]
         request_audio = inputs.optional("request.audio")
         given_request_audio = inputs["given.request.audio"]
 
@@ -299,7 +299,7 @@ class Executor:
                 inputs,
             )
             # pipeline.workflow.steps[0].cases.true.steps[1]: loop
-            limit = iteration_limit(package_picture_limit, "pipeline.workflow.steps[0].cases.true.steps[1]")
+            limit = iteration_limit(package_media_limit, "pipeline.workflow.steps[0].cases.true.steps[1]")
             image_at = enter(
                 IMAGE_AT_CELL,
                 package_image_at,
@@ -398,7 +398,7 @@ class Executor:
                     media_image_features_given_files,
                     media_image_features_given_files_next,
                     0,
-                    package_sequence_capacity,
+                    package_media_limit,
                     "pipeline.workflow.steps[0].cases.true.steps[1]",
                 )
                 image_at = image_at_next
@@ -451,7 +451,7 @@ class Executor:
             given_request_image,
             package_image_at,
             package_image_more,
-            package_picture_limit,
+            package_media_limit,
             request_image,
         )
         # pipeline.workflow.steps[1]: branch

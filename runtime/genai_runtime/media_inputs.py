@@ -67,6 +67,10 @@ class MediaInput:
         Raises RequestError `bad-image`, `image-limit`, `bad-audio`, `audio-limit`.
         """
         prompt = self.facts["prompt"]
+        if self.kind == "image":
+            from genai_runtime.adapters.image.limits import hold_count
+
+            hold_count(len(files))
         if "entries" in prompt:
             return self._held([Span(1, int(prompt["entries"])) for _ in files])
         if "heard" in prompt:

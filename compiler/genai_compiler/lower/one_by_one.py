@@ -12,8 +12,8 @@ from genai_compiler.lower.stages import ENTRIES, Medium, Stage, merge_step
 from genai_compiler.lower.window_order import run_stage
 
 ONE_PICTURE, JOIN_PICTURES = "genai-compile.one-picture", "genai-compile.join-pictures"
-LIMIT = 1024
-"""Pictures of one request."""
+LIMIT = (1 << 31) - 1
+"""More than there are, of pictures and of entries: the loop ends behind the last picture of the request."""
 ONE_FLAG = {"dtype": "bool", "rank": 1, "shape": [1]}
 
 
@@ -53,7 +53,7 @@ def one_by_one(medium: Medium, workflow: Data, pictures: Pictures) -> tuple[Data
         "setup": [],
         "steps": steps,
         "continue_when": more,
-        "max_iterations": "package.picture_limit",
+        "max_iterations": "package.media_limit",
         "carried": [{"cell": each, "next": f"{each}.next"} for each in (at, more, all_of)],
     }
     return loop, all_of
@@ -97,13 +97,13 @@ def _joining(medium: Medium, workflow: Data, all_of: str, result: str) -> Data:
 
 def _cells(medium: Medium, workflow: Data, at: str, more: str, all_of: str) -> None:
     """The loop's cells: which picture is next, whether there is one, and what has been made so far."""
-    for name, contract, value in ((at, SCALAR, 0), (more, ONE_FLAG, True), ("picture_limit", SCALAR, LIMIT)):
+    for name, contract, value in ((at, SCALAR, 0), (more, ONE_FLAG, True), ("media_limit", SCALAR, LIMIT)):
         literal = {"contract": contract, "role": {"kind": "opaque"}, "source": {"kind": "literal"}, "default": value}
         workflow["inputs"][f"package.{name}"] = literal
     plain = {"scope": "invocation", "management": "workflow"}
     shape = ["all_pictures", *(medium.port.shape or ())[1:]]
     features = {"dtype": medium.port.dtype, "rank": len(shape), "shape": shape}
-    invariant, rule = {"kind": "invariant"}, {"kind": "bounded", "axis": 0, "max": "package.sequence_capacity"}
+    invariant, rule = {"kind": "invariant"}, {"kind": "bounded", "axis": 0, "max": "package.media_limit"}
     workflow["state"] |= {
         at: {"contract": SCALAR, "initializer": f"package.{at}", "recurrence": invariant, **plain},
         more: {"contract": ONE_FLAG, "initializer": f"package.{more}", "recurrence": invariant, **plain},
