@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import genai_runtime
@@ -80,3 +81,14 @@ def test_some_of_several_tensors(fields: genai_runtime.Model, whole: tuple[str, 
     for name in set(whole) - set(names):
         assert f"'{name}'" in what
         assert f"give '{name}', " in ways.replace("; ", "; give ")
+
+
+def test_both_tensors_of_a_sound_that_has_to_be_there_are_named(tmp_path: Path) -> None:
+    compile_package(FIXTURES / "tiny-even-bands-v2", out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1, timings=True) as model:
+        told = refused(model, {})
+        assert told.code == "missing-input"
+        assert "the tensors 'audio_signal' and 'length' to run(inputs)" in told.help
+        given = zeros(model, ("audio_signal", "length"))
+        for own, lacking in (("audio_signal", "length"), ("length", "audio_signal")):
+            assert f"missing-input: {own} is given, {lacking} not" in str(refused(model, {own: given[own]}))

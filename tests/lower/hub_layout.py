@@ -35,17 +35,21 @@ CONFIG: dict[str, Any] = {
 MARK = "<image>"
 
 
-def look(pictures: int | str = "batch", mixes: bool = False) -> Sketch:
+def look(pictures: int | str = "batch", edges: int | str = EDGE, flat: bool = False) -> Sketch:
     """pixel_values float32 [batch, 3, 8, 8] -> image_features float32 [batch, 4, 16], one entry a patch.
 
-    mixes: an entry has something of all pictures of its run.
+    edges: another extent than 8, or two symbols of it. flat: the result is [entries, 16].
     """
     sketch = Sketch("look")
-    op, pixels = sketch.op, sketch.input("pixel_values", "float32", pictures, 3, EDGE, EDGE)
+    sides = (edges, edges) if isinstance(edges, int) else (f"{edges}_high", f"{edges}_wide")
+    op, pixels = sketch.op, sketch.input("pixel_values", "float32", pictures, 3, *sides)
     cut = op.Conv(pixels, sketch.weight("cut", weights(81, HIDDEN, 3, PATCH, PATCH)), strides=[PATCH, PATCH])
-    rows = op.Transpose(op.Reshape(cut, [0, HIDDEN, -1]), perm=[0, 2, 1])
-    rows = op.Sub(rows, op.ReduceMean(rows, op.Constant(value_ints=[0]), keepdims=1)) if mixes else rows
-    sketch.output(op.Tanh(rows), "image_features", "float32", pictures, CELLS, HIDDEN)
+    rows = op.Tanh(op.Transpose(op.Reshape(cut, [0, HIDDEN, -1]), perm=[0, 2, 1]))
+    if flat:
+        sketch.output(op.Reshape(rows, [-1, HIDDEN]), "image_features", "float32", "entries", HIDDEN)
+    else:
+        cells = CELLS if edges == EDGE else "cells"
+        sketch.output(op.Identity(rows), "image_features", "float32", pictures, cells, HIDDEN)
     return sketch
 
 
@@ -58,14 +62,14 @@ def words_alone() -> Sketch:
     return sketch
 
 
-def hub_folder(folder: Path, alone: bool, vision: Sketch | None = None) -> Path:
+def hub_folder(folder: Path, alone: bool, vision: Sketch | None = None, processor: dict[str, Any] = PROCESSOR) -> Path:
     """The folder. alone: its embedding takes token ids and nothing else."""
     (folder / "onnx").mkdir(parents=True)
     (vision or look()).save(folder / "onnx" / "vision_encoder.onnx")
     (words_alone() if alone else embedding(ENTRIES[:1])).save(folder / "onnx" / "embed_tokens.onnx")
     embedded_decoder().save(folder / "onnx" / "decoder_model_merged.onnx")
     (folder / "config.json").write_text(json.dumps(CONFIG))
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     write_tokenizer(folder, (MARK, "<unused>"))
     return folder
 
@@ -77,7 +81,7 @@ def run(folder: Path, name: str, feeds: dict[str, Array]) -> list[Array]:
 
 
 def seen(folder: Path, pixels: list[Array]) -> Array:
-    """The entries of pictures [3, 8, 8], each run alone: [pictures * 4, 16]."""
+    """The entries of pictures [3, height, width], each run alone: [entries, 16]."""
     made = [run(folder, "vision_encoder", {"pixel_values": each[None]})[0].reshape(-1, HIDDEN) for each in pixels]
     return np.concatenate([np.zeros((0, HIDDEN), np.float32), *made])
 
