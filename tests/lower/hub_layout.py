@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tests.reference.plain_loop import HEAD, KV_HEADS
 from tests.test_pipelines import CACHES
@@ -60,6 +61,31 @@ def words_alone() -> Sketch:
     made = sketch.op.Gather(sketch.weight("embedding", weights(8, VOCABULARY, HIDDEN)), ids)
     sketch.output(made, "inputs_embeds", "float32", "batch", "sequence", HIDDEN)
     return sketch
+
+
+def behind_flag(model: ModelProto) -> ModelProto:
+    """A decoder as two networks behind the flag use_cache_branch bool [1]: with its caches, and with empty ones."""
+    outputs, branches = list(model.graph.output), []
+    pasts = [each.name for each in model.graph.input if each.name.startswith("past")]
+    for side in ("with_past", "without_past"):
+        new = {name: f"{side}.{name}" for node in model.graph.node for name in node.output if name}
+        new |= dict.fromkeys(pasts, "empty") if side == "without_past" else {}
+        nodes = [type(node).FromString(node.SerializeToString()) for node in model.graph.node]
+        values = [type(each).FromString(each.SerializeToString()) for each in outputs]
+        for node in nodes:
+            node.name = f"{side}.{node.name}"
+            node.input[:] = [new.get(each, each) for each in node.input]
+            node.output[:] = [new.get(each, each) for each in node.output]
+        for each in values:
+            each.name = new[each.name]
+        branches.append(helper.make_graph(nodes, side, [], values))
+    names = [each.name for each in outputs]
+    node = helper.make_node("If", ["use_cache_branch"], names, then_branch=branches[0], else_branch=branches[1])
+    flag = helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1])
+    empty = numpy_helper.from_array(np.zeros((1, KV_HEADS, 0, HEAD), np.float32), "empty")
+    inputs, weights = [*model.graph.input, flag], [*model.graph.initializer, empty]
+    graph = helper.make_graph([node], "merged", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=10)
 
 
 def hub_folder(folder: Path, alone: bool, vision: Sketch | None = None, processor: dict[str, Any] = PROCESSOR) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 import genai_runtime
 import numpy as np
+import onnx
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main as compile_main
@@ -17,7 +18,20 @@ from genai_compiler.convert import convert_package
 from genai_compiler.problem import Problem
 from genai_runtime.cli import main
 
-from tests.lower.hub_layout import CELLS, CONFIG, EDGE, MARK, MEAN, SEEN, STD, Array, by_hand, hub_folder, seen
+from tests.lower.hub_layout import (
+    CELLS,
+    CONFIG,
+    EDGE,
+    MARK,
+    MEAN,
+    SEEN,
+    STD,
+    Array,
+    behind_flag,
+    by_hand,
+    hub_folder,
+    seen,
+)
 from tests.test_convert import same_plan
 from tools.fixtures.genai_v2 import HEARD
 from tools.fixtures.tokenizer import tokenizer
@@ -155,3 +169,19 @@ def test_without_a_token_in_the_configuration_the_refusal_says_where_it_goes(alo
     assert told.startswith(ADVICE) != alone
     (folder / "config.json").write_text(json.dumps({**CONFIG, "image_token_id": None, "image_token_index": SEEN}))
     assert json.loads(refused(folder).help.removeprefix(ADVICE))["tokens"] == {"image_token": SEEN}
+
+
+@FORMS
+def test_a_decoder_behind_a_flag_is_refused_in_words(alone: bool, tmp_path: Path) -> None:
+    """By the folder, which offers no declaration, and by a declaration that somebody writes."""
+    folder = tmp_path / "p"
+    document = declared(folder, alone)
+    (folder / "genai_config.json").unlink()
+    decoder = folder / "onnx" / "decoder_model_merged.onnx"
+    onnx.save(behind_flag(onnx.load(decoder)), decoder)
+    told = refused(folder)
+    assert "decoder_model_merged.onnx is merged of two networks behind a flag, and takes embeddings" in told.help
+    (folder / "genai_config.json").write_text(json.dumps(document))
+    told = refused(folder)
+    assert (told.code, told.path) == ("unsupported-package-class", "pipeline.sessions.decoder")
+    assert "merged of two networks behind 'use_cache_branch'" in told.what

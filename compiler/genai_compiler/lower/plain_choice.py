@@ -27,6 +27,10 @@ _TWO_FILES = (
     "take the decoder that is merged of both in place of the two: one of prompts and one of later tokens in files of "
     "their own are not compiled"
 )
+_TWO_NETWORKS = (
+    "is merged of two networks behind a flag, and takes embeddings, which is not compiled yet: export one network that "
+    "takes caches of any length, also empty ones"
+)
 _ONE_BY_ONE = (
     "choose one with --graph FILE, an encoder and its decoder with --graph twice, or declare the stages in an "
     "inference_metadata.yaml beside the graph"
@@ -133,6 +137,8 @@ def _alike(made: Port, port: Port) -> bool:
 def _way_out(roles: Sequence[tuple[str, list[Candidate]]], config: Mapping[str, Any]) -> str:
     kinds = [role for role, _ in roles]
     first = {role: group[0] for role, group in reversed(roles)}
+    if EMBEDDING in kinds and DECODER in kinds and first[DECODER].merged:
+        return f"{first[DECODER].artifact} {_TWO_NETWORKS}"
     if EMBEDDING in kinds and DECODER in kinds:
         return _of_embeddings(first[EMBEDDING], first[DECODER], [g[0] for role, g in roles if role == OTHER], config)
     if FIRST in kinds:
