@@ -189,7 +189,8 @@ def test_the_command_writes_a_picture_and_tells_of_its_steps(
     for arguments, words in (
         (["--prompt", "x", *size], "no-file"),
         (["--prompt", "x", *size, "-o", str(tmp_path / "none" / "a.png")], "no-file"),
-        (["--prompt", "x", *size, "--temperature", "1", "-o", str(file)], "--temperature: this package makes pictures"),
+        (["--prompt", "x", *size, "--temperature", "0", "-o", str(file)], "--temperature: this package makes pictures"),
+        (["--prompt", "x", *size, "--no-speculate", "-o", str(file)], "--no-speculate: this package makes pictures"),
         (["--prompt", "x", "--width", "32", "-o", str(file)], "bad-picture-size"),
     ):
         assert main([folder, *arguments]) == 2

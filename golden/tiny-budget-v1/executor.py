@@ -58,6 +58,7 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("request.image", "application.pixel_position_ids"),),
     ),
     Input(
         "application.pixel_position_ids",
@@ -67,6 +68,7 @@ INPUTS = (
         application="pixel_position_ids",
         required=False,
         present_as="given.application.pixel_position_ids",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input(
         "application.input_features",
@@ -76,6 +78,7 @@ INPUTS = (
         application="input_features",
         required=False,
         present_as="given.application.input_features",
+        needs=(("request.audio", "application.input_features_mask"),),
     ),
     Input(
         "application.input_features_mask",
@@ -85,11 +88,12 @@ INPUTS = (
         application="input_features_mask",
         required=False,
         present_as="given.application.input_features_mask",
+        needs=(("request.audio", "application.input_features"),),
     ),
     Input("request.image", "uint8", ("image_bytes",), role="media", required=False, present_as="given.request.image"),
     Input("package.image.at", "int64", (1,), source="literal", default=0),
     Input("package.image.more", "bool", (1,), source="literal", default=True),
-    Input("package.picture_limit", "int64", (1,), source="literal", default=1024),
+    Input("package.media_limit", "int64", (1,), source="literal", default=2147483647),
     Input("request.audio", "uint8", ("audio_bytes",), role="media", required=False, present_as="given.request.audio"),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
@@ -271,7 +275,7 @@ class Executor:
         given_request_image = inputs["given.request.image"]
         package_image_at = inputs["package.image.at"]
         package_image_more = inputs["package.image.more"]
-        package_picture_limit = inputs["package.picture_limit"]
+        package_media_limit = inputs["package.media_limit"]
         request_audio = inputs.optional("request.audio")
         given_request_audio = inputs["given.request.audio"]
 
@@ -299,7 +303,7 @@ class Executor:
                 inputs,
             )
             # pipeline.workflow.steps[0].cases.true.steps[1]: loop
-            limit = iteration_limit(package_picture_limit, "pipeline.workflow.steps[0].cases.true.steps[1]")
+            limit = iteration_limit(package_media_limit, "pipeline.workflow.steps[0].cases.true.steps[1]")
             image_at = enter(
                 IMAGE_AT_CELL,
                 package_image_at,
@@ -398,7 +402,7 @@ class Executor:
                     media_image_features_given_files,
                     media_image_features_given_files_next,
                     0,
-                    package_sequence_capacity,
+                    package_media_limit,
                     "pipeline.workflow.steps[0].cases.true.steps[1]",
                 )
                 image_at = image_at_next
@@ -419,7 +423,11 @@ class Executor:
                     vision_image_features_2 = vision_2(application_pixel_values, application_pixel_position_ids)[0]
                     media_image_features_given_tensors_all_0 = vision_image_features_2
                 else:
-                    raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_3,
+                        "pipeline.workflow.steps[0].default.cases.true",
+                        "pixel_position_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[0].default.default: branch
@@ -432,7 +440,11 @@ class Executor:
                     media_image_features_given_tensors_none = package_no_image_features
                     media_image_features_given_tensors_no_0 = media_image_features_given_tensors_none
                 else:
-                    raise unmatched_case(chosen_case_4, "pipeline.workflow.steps[0].default.default")
+                    raise unmatched_case(
+                        chosen_case_4,
+                        "pipeline.workflow.steps[0].default.default",
+                        "pixel_position_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_no_0
             media_image_features_given = media_image_features_given_tensors
         del (
@@ -443,7 +455,7 @@ class Executor:
             given_request_image,
             package_image_at,
             package_image_more,
-            package_picture_limit,
+            package_media_limit,
             request_image,
         )
         # pipeline.workflow.steps[1]: branch
@@ -489,7 +501,11 @@ class Executor:
                     speech_audio_features_2 = speech_2(application_input_features, application_input_features_mask)[0]
                     media_audio_features_given_tensors_all_0 = speech_audio_features_2
                 else:
-                    raise unmatched_case(chosen_case_7, "pipeline.workflow.steps[1].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_7,
+                        "pipeline.workflow.steps[1].default.cases.true",
+                        "input_features_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[1].default.default: branch
@@ -502,7 +518,11 @@ class Executor:
                     media_audio_features_given_tensors_none = package_no_audio_features
                     media_audio_features_given_tensors_no_0 = media_audio_features_given_tensors_none
                 else:
-                    raise unmatched_case(chosen_case_8, "pipeline.workflow.steps[1].default.default")
+                    raise unmatched_case(
+                        chosen_case_8,
+                        "pipeline.workflow.steps[1].default.default",
+                        "input_features_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_no_0
             media_audio_features_given = media_audio_features_given_tensors
         del (

@@ -173,7 +173,7 @@ class Executor:
                 audio_taken_audio_signal_given = application_audio_signal
                 audio_taken_audio_signal_tensor = audio_taken_audio_signal_given
             else:
-                raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].default.steps[0]")
+                raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].default.steps[0]", "audio_signal")
             # pipeline.workflow.steps[0].default.steps[1]: branch
             chosen_case_3 = branch_key(given_application_length, "pipeline.workflow.steps[0].default.steps[1]")
             if chosen_case_3 == "true":
@@ -181,7 +181,7 @@ class Executor:
                 audio_taken_length_given = application_length
                 audio_taken_length_tensor = audio_taken_length_given
             else:
-                raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.steps[1]")
+                raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.steps[1]", "length")
             audio_taken_audio_signal = audio_taken_audio_signal_tensor
             audio_taken_length = audio_taken_length_tensor
         del (

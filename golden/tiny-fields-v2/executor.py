@@ -54,6 +54,7 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("request.image", "application.image_sizes"), ("request.image", "application.image_attention_mask")),
     ),
     Input(
         "application.image_sizes",
@@ -63,6 +64,7 @@ INPUTS = (
         application="image_sizes",
         required=False,
         present_as="given.application.image_sizes",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input(
         "application.image_attention_mask",
@@ -72,6 +74,7 @@ INPUTS = (
         application="image_attention_mask",
         required=False,
         present_as="given.application.image_attention_mask",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input(
         "application.audio_embeds",
@@ -81,6 +84,11 @@ INPUTS = (
         application="audio_embeds",
         required=False,
         present_as="given.application.audio_embeds",
+        needs=(
+            ("request.audio", "application.audio_attention_mask"),
+            ("request.audio", "application.audio_sizes"),
+            ("request.audio", "application.audio_projection_mode"),
+        ),
     ),
     Input(
         "application.audio_attention_mask",
@@ -90,6 +98,7 @@ INPUTS = (
         application="audio_attention_mask",
         required=False,
         present_as="given.application.audio_attention_mask",
+        needs=(("request.audio", "application.audio_embeds"),),
     ),
     Input(
         "application.audio_sizes",
@@ -99,6 +108,7 @@ INPUTS = (
         application="audio_sizes",
         required=False,
         present_as="given.application.audio_sizes",
+        needs=(("request.audio", "application.audio_embeds"),),
     ),
     Input(
         "application.audio_projection_mode",
@@ -108,6 +118,7 @@ INPUTS = (
         application="audio_projection_mode",
         required=False,
         present_as="given.application.audio_projection_mode",
+        needs=(("request.audio", "application.audio_embeds"),),
     ),
     Input("request.image", "uint8", ("image_bytes",), role="media", required=False, present_as="given.request.image"),
     Input("request.audio", "uint8", ("audio_bytes",), role="media", required=False, present_as="given.request.audio"),
@@ -391,10 +402,14 @@ class Executor:
                         )[0]
                         media_image_features_given_tensors_all_1 = vision_image_features_2
                     else:
-                        raise unmatched_case(chosen_case_4, "pipeline.workflow.steps[0].default.cases.true.cases.true")
+                        raise unmatched_case(
+                            chosen_case_4,
+                            "pipeline.workflow.steps[0].default.cases.true.cases.true",
+                            "image_attention_mask",
+                        )
                     media_image_features_given_tensors_all_0 = media_image_features_given_tensors_all_1
                 else:
-                    raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.cases.true")
+                    raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.cases.true", "image_sizes")
                 media_image_features_given_tensors = media_image_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[0].default.default: branch
@@ -410,10 +425,14 @@ class Executor:
                         media_image_features_given_tensors_none = package_no_image_features
                         media_image_features_given_tensors_no_1 = media_image_features_given_tensors_none
                     else:
-                        raise unmatched_case(chosen_case_6, "pipeline.workflow.steps[0].default.default.cases.false")
+                        raise unmatched_case(
+                            chosen_case_6,
+                            "pipeline.workflow.steps[0].default.default.cases.false",
+                            "image_attention_mask",
+                        )
                     media_image_features_given_tensors_no_0 = media_image_features_given_tensors_no_1
                 else:
-                    raise unmatched_case(chosen_case_5, "pipeline.workflow.steps[0].default.default")
+                    raise unmatched_case(chosen_case_5, "pipeline.workflow.steps[0].default.default", "image_sizes")
                 media_image_features_given_tensors = media_image_features_given_tensors_no_0
             media_image_features_given = media_image_features_given_tensors
         del application_image_attention_mask, application_image_sizes, application_pixel_values, request_image
@@ -526,13 +545,22 @@ class Executor:
                             raise unmatched_case(
                                 chosen_case_15,
                                 "pipeline.workflow.steps[1].default.cases.true.cases.true.cases.true",
+                                "audio_projection_mode",
                             )
                         media_audio_features_given_tensors_all_1 = media_audio_features_given_tensors_all_2
                     else:
-                        raise unmatched_case(chosen_case_14, "pipeline.workflow.steps[1].default.cases.true.cases.true")
+                        raise unmatched_case(
+                            chosen_case_14,
+                            "pipeline.workflow.steps[1].default.cases.true.cases.true",
+                            "audio_sizes",
+                        )
                     media_audio_features_given_tensors_all_0 = media_audio_features_given_tensors_all_1
                 else:
-                    raise unmatched_case(chosen_case_13, "pipeline.workflow.steps[1].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_13,
+                        "pipeline.workflow.steps[1].default.cases.true",
+                        "audio_attention_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[1].default.default: branch
@@ -560,13 +588,22 @@ class Executor:
                             raise unmatched_case(
                                 chosen_case_18,
                                 "pipeline.workflow.steps[1].default.default.cases.false.cases.false",
+                                "audio_projection_mode",
                             )
                         media_audio_features_given_tensors_no_1 = media_audio_features_given_tensors_no_2
                     else:
-                        raise unmatched_case(chosen_case_17, "pipeline.workflow.steps[1].default.default.cases.false")
+                        raise unmatched_case(
+                            chosen_case_17,
+                            "pipeline.workflow.steps[1].default.default.cases.false",
+                            "audio_sizes",
+                        )
                     media_audio_features_given_tensors_no_0 = media_audio_features_given_tensors_no_1
                 else:
-                    raise unmatched_case(chosen_case_16, "pipeline.workflow.steps[1].default.default")
+                    raise unmatched_case(
+                        chosen_case_16,
+                        "pipeline.workflow.steps[1].default.default",
+                        "audio_attention_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_no_0
             media_audio_features_given = media_audio_features_given_tensors
         del (

@@ -52,6 +52,7 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("request.image", "application.aspect_ratio_ids"), ("request.image", "application.aspect_ratio_mask")),
     ),
     Input(
         "application.aspect_ratio_ids",
@@ -61,6 +62,7 @@ INPUTS = (
         application="aspect_ratio_ids",
         required=False,
         present_as="given.application.aspect_ratio_ids",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input(
         "application.aspect_ratio_mask",
@@ -70,6 +72,7 @@ INPUTS = (
         application="aspect_ratio_mask",
         required=False,
         present_as="given.application.aspect_ratio_mask",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input("request.image", "uint8", ("image_bytes",), role="media", required=False, present_as="given.request.image"),
 )
@@ -265,10 +268,18 @@ class Executor:
                         media_image_features_given_tensors_merged = merge_axes(vision_image_features_2)
                         media_image_features_given_tensors_all_1 = media_image_features_given_tensors_merged
                     else:
-                        raise unmatched_case(chosen_case_4, "pipeline.workflow.steps[0].default.cases.true.cases.true")
+                        raise unmatched_case(
+                            chosen_case_4,
+                            "pipeline.workflow.steps[0].default.cases.true.cases.true",
+                            "aspect_ratio_mask",
+                        )
                     media_image_features_given_tensors_all_0 = media_image_features_given_tensors_all_1
                 else:
-                    raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_3,
+                        "pipeline.workflow.steps[0].default.cases.true",
+                        "aspect_ratio_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[0].default.default: branch
@@ -287,10 +298,18 @@ class Executor:
                         media_image_features_given_tensors_none = package_no_image_features
                         media_image_features_given_tensors_no_1 = media_image_features_given_tensors_none
                     else:
-                        raise unmatched_case(chosen_case_6, "pipeline.workflow.steps[0].default.default.cases.false")
+                        raise unmatched_case(
+                            chosen_case_6,
+                            "pipeline.workflow.steps[0].default.default.cases.false",
+                            "aspect_ratio_mask",
+                        )
                     media_image_features_given_tensors_no_0 = media_image_features_given_tensors_no_1
                 else:
-                    raise unmatched_case(chosen_case_5, "pipeline.workflow.steps[0].default.default")
+                    raise unmatched_case(
+                        chosen_case_5,
+                        "pipeline.workflow.steps[0].default.default",
+                        "aspect_ratio_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_no_0
             media_image_features_given = media_image_features_given_tensors
         del (

@@ -50,6 +50,7 @@ INPUTS = (
         application="image_grid_thw",
         required=False,
         present_as="given.application.image_grid_thw",
+        needs=(("application.pixel_values",),),
     ),
     Input(
         "application.pixel_values",
@@ -59,10 +60,11 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("application.image_grid_thw",),),
     ),
     Input("package.tensors.at", "int64", (1,), source="literal", default=0),
     Input("package.tensors.more", "bool", (1,), source="literal", default=True),
-    Input("package.picture_limit", "int64", (1,), source="literal", default=1024),
+    Input("package.media_limit", "int64", (1,), source="literal", default=2147483647),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
 TENSORS_AT_CELL = Cell("tensors.at", "int64", (1,))
@@ -178,7 +180,7 @@ class Executor:
         given_application_pixel_values = inputs["given.application.pixel_values"]
         package_tensors_at = inputs["package.tensors.at"]
         package_tensors_more = inputs["package.tensors.more"]
-        package_picture_limit = inputs["package.picture_limit"]
+        package_media_limit = inputs["package.media_limit"]
 
         # pipeline.workflow.steps[0]: branch
         chosen_case = branch_key(given_application_image_grid_thw, "pipeline.workflow.steps[0]")
@@ -187,7 +189,7 @@ class Executor:
             chosen_case_2 = branch_key(given_application_pixel_values, "pipeline.workflow.steps[0].cases.true")
             if chosen_case_2 == "true":
                 # pipeline.workflow.steps[0].cases.true.cases.true: loop
-                limit = iteration_limit(package_picture_limit, "pipeline.workflow.steps[0].cases.true.cases.true")
+                limit = iteration_limit(package_media_limit, "pipeline.workflow.steps[0].cases.true.cases.true")
                 tensors_at = enter(
                     TENSORS_AT_CELL,
                     package_tensors_at,
@@ -296,7 +298,7 @@ class Executor:
                         media_image_features_given_files,
                         media_image_features_given_files_next,
                         0,
-                        package_sequence_capacity,
+                        package_media_limit,
                         "pipeline.workflow.steps[0].cases.true.cases.true",
                     )
                     tensors_at = tensors_at_next
@@ -304,7 +306,7 @@ class Executor:
                     media_image_features_given_files = media_image_features_given_files_next
                 media_image_features_given_all_0 = media_image_features_given_files
             else:
-                raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].cases.true")
+                raise unmatched_case(chosen_case_2, "pipeline.workflow.steps[0].cases.true", "pixel_values")
             media_image_features_given = media_image_features_given_all_0
         else:
             # pipeline.workflow.steps[0].default: branch
@@ -314,14 +316,14 @@ class Executor:
                 media_image_features_given_none = package_no_image_features
                 media_image_features_given_no_0 = media_image_features_given_none
             else:
-                raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default")
+                raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default", "pixel_values")
             media_image_features_given = media_image_features_given_no_0
         del (
             application_image_grid_thw,
             application_pixel_values,
             given_application_image_grid_thw,
             given_application_pixel_values,
-            package_picture_limit,
+            package_media_limit,
             package_tensors_at,
             package_tensors_more,
         )

@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
+        _hold_files(arguments)
         from genai_runtime.opening import load
 
         timed = arguments.profile is not None
@@ -77,6 +78,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence()
         print(f"genai-run: can't read or write: {failure}", file=sys.stderr)
         return EXIT_INPUT
+
+
+def _hold_files(arguments: argparse.Namespace) -> None:
+    """What is to be written has a place, said before anything is loaded. Raises RequestError."""
+    from genai_runtime.writable import hold_writable
+
+    if arguments.save is not None:
+        hold_writable(arguments.save, arguments.typed["save"])
+    if arguments.profile:
+        hold_writable(arguments.profile, "--profile")
 
 
 def _say_refused(refused: GenaiError) -> None:

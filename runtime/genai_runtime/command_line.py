@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from genai_runtime.problem import RequestError
 from genai_runtime.versions import ShowVersion
@@ -67,7 +68,7 @@ def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
         if getattr(found, name) != parser.get_default(name) and asked.isdisjoint(kinds):
             wanted = {"text": "a prompt", "chat": "a chat"}
             effect = " or ".join(wanted.get(each, f"--{each}") for each in kinds)
-            parser.error(f"--{name.replace('_', '-')} has an effect on {effect} only")
+            parser.error(f"{_spelled([name], found)} has an effect on {effect} only")
     return found
 
 
@@ -76,31 +77,67 @@ def refuse_picture_options(found: argparse.Namespace) -> None:
     given = [each for each in (*PICTURE, "save") if getattr(found, each) is not None]
     given += ["input"] if found.input else []
     if given:
-        raise _without_effect(given, "this package makes text, no pictures")
+        raise _without_effect(given, found, "this package makes text, no pictures")
 
 
 def refuse_text_options(found: argparse.Namespace) -> None:
     """Raises RequestError `unsupported-option` for an option of text: the package makes pictures."""
     names = [each for each in (*_OF_TEXT, "chat", "system", "stats") if each != "seed"]
-    given = [each for each in names if getattr(found, each) not in (None, False, [])]
+    given = [each for each in names if _is_given(found, each)]
     if given:
-        raise _without_effect(given, "this package makes pictures, no text")
+        raise _without_effect(given, found, "this package makes pictures, no text")
 
 
 def refuse_generation_options(found: argparse.Namespace) -> None:
     """Raises RequestError `unsupported-option` for an option of text or of pictures: the package makes neither."""
     names = [each for each in (*_OF_TEXT, *PICTURE, "chat", "system", "stats") if each not in ("image", "audio")]
-    given = [each for each in names if getattr(found, each) not in (None, False, [])]
+    given = [each for each in names if _is_given(found, each)]
     if given:
-        raise _without_effect(given, "this package makes neither text nor pictures")
+        raise _without_effect(given, found, "this package makes neither text nor pictures")
 
 
-def _without_effect(given: Sequence[str], why: str) -> RequestError:
-    return RequestError("unsupported-option", f"{_spelled(given)}: {why}", help=f"leave {_spelled(given)} out")
+def _is_given(found: argparse.Namespace, name: str) -> bool:
+    """Whether an option was typed; 0 is a value as well, and so is the opposite of an option."""
+    value = getattr(found, name)
+    return name in found.typed or not (value is None or value is False or value == [])
 
 
-def _spelled(names: Sequence[str]) -> str:
-    return ", ".join(f"--{each.replace('_', '-')}" for each in names)
+def _without_effect(given: Sequence[str], found: argparse.Namespace, why: str) -> RequestError:
+    options = _spelled(given, found)
+    return RequestError("unsupported-option", f"{options}: {why}", help=f"leave {options} out")
+
+
+def _spelled(names: Sequence[str], found: argparse.Namespace) -> str:
+    """Options as they were typed: some have two names."""
+    return ", ".join(found.typed.get(each, f"--{each.replace('_', '-')}") for each in names)
+
+
+class _Either(argparse.Action):
+    """Stores the value of an option of two names, and which of them was typed."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        namespace.typed[self.dest] = option_string
+
+
+class _OnOrOff(argparse.BooleanOptionalAction):
+    """Stores whether an option or its opposite was typed, and which."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        super().__call__(parser, namespace, values, option_string)
+        namespace.typed[self.dest] = option_string
 
 
 def _asked(found: argparse.Namespace) -> set[str]:
@@ -118,6 +155,7 @@ def _parser(epilog: str) -> argparse.ArgumentParser:
         "in a terminal, a conversation begins.",
         epilog=epilog,
     )
+    parser.set_defaults(typed={})
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that genai-compile wrote")
     parser.add_argument("--version", action=ShowVersion, help="print the version and leave")
     what = parser.add_mutually_exclusive_group()
@@ -154,16 +192,14 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--system", metavar="TEXT", help="system message of a chat")
     most = "how many tokens at most, without the prompt; default: what the package or its context leaves"
-    parser.add_argument("-n", "--max-new-tokens", type=int, metavar="N", help=most)
+    parser.add_argument("-n", "--max-new-tokens", action=_Either, type=int, metavar="N", help=most)
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
     parser.add_argument(
         "--adapter", action="append", default=[], metavar="NAME[=SCALE]", help="use this LoRA adapter; may be repeated"
     )
     parser.add_argument("--ignore-eos", action="store_true", help="do not stop at end tokens")
     parser.add_argument("--keep-special", action="store_true", help="show special tokens in the text")
-    parser.add_argument(
-        "--speculate", action=argparse.BooleanOptionalAction, help="whether the package's proposer drafts tokens"
-    )
+    parser.add_argument("--speculate", action=_OnOrOff, help="whether the package's proposer drafts tokens")
     sampling = parser.add_argument_group("sampling", _SAMPLING)
     for name, help in FLOATS.items():
         sampling.add_argument(f"--{name.replace('_', '-')}", type=float, metavar="X", help=help)
@@ -202,6 +238,7 @@ def _add_other_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--save",
+        action=_Either,
         type=Path,
         metavar="FILE",
         help="write the picture (.png), the sound of --speech, or the result of --task (.npy, .json), to a file",

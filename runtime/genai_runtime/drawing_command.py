@@ -18,9 +18,6 @@ def show_drawing(model: "Model", arguments: argparse.Namespace, ids: list[int] |
     if arguments.save is None:
         raise RequestError("no-file", "the package makes a picture, and nothing says where to", help="add -o FILE.png")
     hold_ending(arguments.save, PNG)
-    if not arguments.save.absolute().parent.is_dir():  # said before minutes of work
-        what = f"there is no folder '{arguments.save.absolute().parent}' for the picture"
-        raise RequestError("no-file", what, help="make it, or name another file")
     names = ("steps", "guidance_scale", "seed", "width", "height", "strength")
     made = model.draw(
         ids if ids is not None else arguments.prompt,

@@ -22,7 +22,8 @@ class Input:
     """A declared input. dims: extents, symbols, or None for an axis that is never checked.
 
     limits: (axis, least, most) of extents that the package's graphs bound by tables of their own; patches: (pixels of
-    an edge, how many a picture [pictures, channels, height, width] has), likewise.
+    an edge, how many a picture [pictures, channels, height, width] has), likewise. needs: groups of inputs; where this
+    one is given, one of each has to be given too.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Input:
     required: bool = True
     default: Literal = None
     present_as: str = ""
+    needs: tuple[tuple[str, ...], ...] = ()
     limits: tuple[tuple[int, int, int], ...] = ()
     patches: tuple[int, int] | None = None
 
@@ -79,6 +81,7 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
             array = identity(inputs, arrays) if selects else _left_out(each, request, fallbacks, symbols)
             if array is not None:
                 arrays[each.name] = _checked(each, array, symbols)
+    _refuse_alone(inputs, arrays)
     values = {each.name: to_value(arrays[each.name], each.dtype) for each in inputs if each.name in arrays}
     for each in inputs:
         if each.present_as:
@@ -102,6 +105,34 @@ def _refuse_missing(inputs: Sequence[Input], given: Mapping[str, Array | None], 
             help = "give run(inputs) a tensor for it; genai-run takes files (--image, --audio), and with --task "
             help += f"--input {each.application or each.name}=VALUE"
             raise RequestError("missing-input", f"input '{each.name}' is required and was not given", help=help)
+
+
+def _refuse_alone(inputs: Sequence[Input], given: Mapping[str, Array]) -> None:
+    """Raises RequestError `missing-input` for an input without what belongs to it: no branch of the workflow fits."""
+    specs = {each.name: each for each in inputs}
+    for each in (each for each in inputs if each.name in given):
+        groups = _lacking(each, specs, given)
+        if groups:
+            lacking = " and ".join(" or ".join(_called(specs[name]) for name in group) for group in groups)
+            are = "are" if len(groups) > 1 else "is"
+            what = f"{_called(each)} is given, and {lacking} {are} not: they belong together"
+            forms = "; ".join(" or ".join(f"{_called(specs[x])}, {_form(specs[x])}" for x in group) for group in groups)
+            raise RequestError("missing-input", what, help=f"give {forms}; or leave {_called(each)} out")
+
+
+def _lacking(spec: Input, specs: Mapping[str, Input], given: Mapping[str, Array]) -> list[tuple[str, ...]]:
+    """The groups that an input needs and has none of, and those that these would need."""
+    found, asked = list[tuple[str, ...]](), [spec]
+    while asked:
+        for group in asked.pop().needs:
+            if group not in found and given.keys().isdisjoint(group):
+                found.append(group)
+                asked += [specs[name] for name in group]
+    return found
+
+
+def _called(spec: Input) -> str:
+    return f"'{spec.application or spec.name}'"
 
 
 def _fallbacks(inputs: Sequence[Input], request: Request) -> Mapping[str, int | float]:

@@ -67,6 +67,10 @@ class MediaInput:
         Raises RequestError `bad-image`, `image-limit`, `bad-audio`, `audio-limit`.
         """
         prompt = self.facts["prompt"]
+        if self.kind == "image":
+            from genai_runtime.adapters.image.limits import hold_count
+
+            hold_count(len(files))
         if "entries" in prompt:
             return self._held([Span(1, int(prompt["entries"])) for _ in files])
         if "heard" in prompt:
@@ -116,7 +120,7 @@ class MediaInputs:
                 name = self._input(kind)
                 made |= as_tensors({name: list(files)}, [{"name": name, "application": "", "dtype": "uint8"}])
             elif found is not None and found.facts["required"] and found.facts["tensors"]:
-                raise _needed(kind, found)
+                raise _needed(kind, self._tensors_of(found))
         return made
 
     def _listed(self, kind: str, files: Sequence[File]) -> None:
@@ -151,16 +155,16 @@ class MediaInputs:
                 what = f"'{each.name}' and {', '.join(both)} are the same, as files and as tensors"
                 raise RequestError("bad-inputs", what, help="give one of them")
             if each.facts["required"] and each.facts["tensors"] and each.name not in tensors and not both:
-                raise _needed(kind, each)
-            lacking = [
-                own or name
-                for name, own in self._names.items()
-                if name in each.facts["tensors"] and not {name, own} & set(tensors)
-            ]
+                raise _needed(kind, self._tensors_of(each))
+            lacking = [name for names in self._tensors_of(each) if not {*names} & {*tensors} for name in names[-1:]]
             if both and lacking:
                 what = f"{', '.join(both)} {'is' if len(both) == 1 else 'are'} given, {', '.join(lacking)} not"
                 help = f"give all tensors of a {_WORDS[kind][0]}, or its file as '{each.name}'"
                 raise RequestError("missing-input", what, help=help)
+
+    def _tensors_of(self, found: MediaInput) -> list[tuple[str, ...]]:
+        """The names of each tensor that stands for a medium's files, the caller's own last."""
+        return [(name, own) if own else (name,) for name, own in self._names.items() if name in found.facts["tensors"]]
 
     def hold_prompt(self, tensors: Mapping[str, Array], prompt: Array | None) -> None:
         """The prompt of a caller of `run` has the entries of its files.
@@ -231,8 +235,9 @@ def _several(count: int) -> RequestError:
     return RequestError("several-sounds", what, help=help)
 
 
-def _needed(kind: str, found: MediaInput) -> RequestError:
+def _needed(kind: str, tensors: Sequence[tuple[str, ...]]) -> RequestError:
     word, option, switch, _ = _WORDS[kind]
     what = f"the package takes a {word}, and none was given"
-    help = f"give {option}=[...] ({switch} FILE), or the tensor {found.facts['tensors'][-1]!r} to run(inputs)"
+    named = " and ".join(repr(names[-1]) for names in tensors)
+    help = f"give {option}=[...] ({switch} FILE), or the tensor{'s' * (len(tensors) > 1)} {named} to run(inputs)"
     return RequestError("missing-input", what, help=help)

@@ -24,8 +24,8 @@ def numbered_ids(
         hold_numbered(prompt, spans)
         return prompt
     assert tokenizer is not None
-    pattern = re.compile(re.escape(opens).replace(r"\#", "([0-9]{1,6})"))
-    pieces = pattern.split(prompt)
+    pattern = re.compile(re.escape(opens).replace(r"\#", "([0-9]{1,6})", 1))
+    pieces = pattern.split(prompt) if "#" in opens else [prompt]
     numbers = [int(each) for each in pieces[1::2]]
     if set(numbers) != set(range(1, len(spans) + 1)):
         raise _refused(opens, sorted(set(numbers)), spans)
@@ -53,6 +53,12 @@ def _encoded(text: str, tokenizer: Tokenizer, specials: bool) -> list[int]:
 
 
 def _refused(opens: str, numbers: Sequence[int], spans: Sequence[Span]) -> RequestError:
-    said = ", ".join(map(str, numbers)) or "none"
-    what = f"the prompt names the pictures {said} ('{opens}'), and {len(spans)} were given"
+    given = f"{len(spans)} {'was' if len(spans) == 1 else 'were'} given"
+    if "#" not in opens:
+        what = f"nothing says how a text names a picture, and {given}"
+        return RequestError(
+            "image-tokens", what, help="give token ids: its number, below zero, for each of its entries"
+        )
+    said = f"the pictures {', '.join(map(str, numbers))}" if numbers else "no picture"
+    what = f"the prompt names {said} ('{opens}'), and {given}"
     return RequestError("image-tokens", what, help=f"name each by its number, from {opens.replace('#', '1')} on")

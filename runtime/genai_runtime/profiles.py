@@ -38,6 +38,11 @@ class Profile:
     _data: Mapping[str, Any]
     _open_tokenizer: "Callable[[], Tokenizer]"
 
+    @property
+    def gives_array(self) -> bool:
+        """Whether it makes one array: no text, no class ids, and not several outputs."""
+        return self._data["pooling"] is not None or (self._data["decoding"] is None and len(self.outputs) == 1)
+
     def of(self, result: "Result") -> Computed:
         """Compute it: pooled float32 [rows, ...]; a text a row; else the outputs as they are, by role when several.
 

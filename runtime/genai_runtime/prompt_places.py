@@ -135,17 +135,19 @@ class Places:
 
     def _refused(self, entries: int, places: int | None, spans: Sequence[Span]) -> RequestError:
         """Both numbers, of the prompt and of the files."""
-        shown = self._entry or f"token {self.token}"
-        holds = f"{entries} of '{shown}'"
-        if places is not None:
+        shown = f"'{self._entry}'" if self._entry else f"token {self.token}"
+        holds = f"{entries} of {shown}"
+        if places is not None and self._opens:
             holds = f"{_several(places, 'place')} for {self._word}s ('{self._opens}')"
         taken = ", ".join(str(each.entries) for each in spans[:_MOST_SHOWN])
         taken += ", ..." if len(spans) > _MOST_SHOWN else ""
         given = f"{_several(len(spans), self._word)} {'was' if len(spans) == 1 else 'were'} given"
         given += f" ({taken} tokens)" if spans else ""
-        help = f"write {self._opens}{self._closes} once where each {self._word} belongs" if self._opens else ""
+        help = f"write {self._opens}{self._closes} once where each {self._word} belongs"
         if "#" in self._opens:
             help = f"write {self._opens.replace('#', '1')} where the first {self._word} belongs, and so on"
+        elif not self._opens:  # no text of the tokenizer is that token
+            help = f"give token ids, with {shown} where each {self._word} belongs, as often as it has entries"
         return RequestError(self._code, f"the prompt holds {holds}, and {given}", help=help)
 
 

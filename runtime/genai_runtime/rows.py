@@ -61,8 +61,12 @@ def branch_key(value: Value, origin: str) -> str:
     return ("true" if one else "false") if isinstance(one, bool) else str(one)
 
 
-def unmatched_case(key: str, origin: str) -> ExecutionError:
-    """The failure of a branch without a default whose predicate names no case."""
+def unmatched_case(key: str, origin: str, given: str = "") -> ExecutionError:
+    """The failure of a branch without a default whose predicate names no case. given: the input that it asks for."""
+    if given:
+        was = "is given" if key == "true" else "was not given"
+        what = f"input '{given}' {was}, and the workflow has no case for that"
+        return ExecutionError("branch-case", what, origin=origin)
     return ExecutionError("branch-case", f"no case '{key}' and no default", origin=origin)
 
 

@@ -29,8 +29,10 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
     encode: gives the prompt's tokens, None without one. Raises RequestError, ExecutionError, OSError.
     """
     task = arguments.task if arguments.task is not None else only_profile(model)
-    profile_named(model.profiles, task)  # said before anything runs
+    profile = profile_named(model.profiles, task)  # said before anything runs
     if arguments.save is not None and arguments.save.suffix.lower() != JSON:
+        if not profile.gives_array:
+            raise RequestError("bad-value", "this profile gives no array to write", help="name a .json file")
         hold_ending(arguments.save, NPY)
     declared = model.describe()["inputs"]
     inputs: dict[str, Any] = {**given_inputs(arguments.input, declared), **_files(model, arguments)}
@@ -119,11 +121,10 @@ def _write(file: Path, made: object, told: dict[str, Any]) -> None:
         file.write_text(json.dumps(told) + "\n", encoding="utf-8")
         print(f"{file}: profile {told['profile']}", file=sys.stderr)
         return
-    if not isinstance(made, np.ndarray):
-        raise RequestError("bad-value", "this profile gives no array to write", help="name a .json file")
+    array = cast(Array, made)
     with file.open("wb") as out:
-        np.save(out, cast(Array, made), allow_pickle=False)
-    print(f"{file}: {made.dtype}{list(cast(Array, made).shape)}", file=sys.stderr)
+        np.save(out, array, allow_pickle=False)
+    print(f"{file}: {array.dtype}{list(array.shape)}", file=sys.stderr)
 
 
 def _plain(made: object) -> Any:

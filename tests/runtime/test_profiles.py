@@ -382,6 +382,10 @@ def test_the_command_shows_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[
     for wrong, code in refused:
         assert main([folder, "--task", "v", *wrong]) == 2
         assert code in capsys.readouterr().err
+    for inputs in (given, []):  # a text is no array: said before inputs are asked for
+        assert main([folder, "--task", "t", *inputs, "--save", str(tmp_path / "text.npy")]) == 2
+        assert "bad-value: this profile gives no array" in capsys.readouterr().err
+    assert not (tmp_path / "text.npy").exists()
     for inputs in (given, []):  # a profile that is not there is said before anything is asked for or run
         assert main([folder, "--task", "nothing", *inputs]) == 2
         assert "no-profile" in capsys.readouterr().err

@@ -348,7 +348,9 @@ class OpViews:
             word = "if" if at == 0 else "elif"
             yield self._arm(f"{word} {key} == {literal(case)}:", self.region(ops, step), joins)
         if op.default is None:
-            yield self._arm("else:", (), ("raise " + self._call("unmatched_case", key, literal(op.origin)),))
+            inputs = (each for each in self.plan.inputs if each.present_as == op.predicate)
+            asked = (literal(each.application_name or each.name) for each in inputs)
+            yield self._arm("else:", (), ("raise " + self._call("unmatched_case", key, literal(op.origin), *asked),))
         else:
             joins = tuple(f"{self.names.of(join.name)} = {self.names.of(join.default)}" for join in op.joins)
             yield self._arm("else:", self.region(op.default, step), joins)

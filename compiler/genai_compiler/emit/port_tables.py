@@ -1,13 +1,15 @@
 """The tables of an executor that hold its interface: inputs, outputs and cells, as calls of the runtime's classes."""
 
 from genai_compiler.emit.names import literal
+from genai_compiler.plan.belonging import Needs, needs
 from genai_compiler.plan.ir import Cell, Input, Output, Plan, Type
 
 
 def interface_tables(plan: Plan) -> tuple[str, ...]:
     """The constants INPUTS and OUTPUTS."""
+    needed = needs(plan)
     return (
-        *_lines("INPUTS", "Input", [_input(each) for each in plan.inputs]),
+        *_lines("INPUTS", "Input", [_input(each, needed.get(each.name, ())) for each in plan.inputs]),
         *_lines("OUTPUTS", "Output", [_output(each) for each in plan.outputs]),
     )
 
@@ -21,7 +23,7 @@ def _lines(name: str, kind: str, items: list[str]) -> tuple[str, ...]:
     return (f"{name} = (", *(f"    {item}," for item in items), ")")
 
 
-def _input(each: Input) -> str:
+def _input(each: Input, needed: Needs) -> str:
     args = [literal(each.name), literal(each.type.dtype), literal(tuple(each.type.dims))]
     args += _rows(each.type)
     args += [f"role={literal(each.role)}"] if each.role else []
@@ -30,6 +32,7 @@ def _input(each: Input) -> str:
     args += [] if each.required else ["required=False"]
     args += [f"default={literal(each.default)}"] if each.default is not None else []
     args += [f"present_as={literal(each.present_as)}"] if each.present_as else []
+    args += [f"needs={literal(needed)}"] if needed else []
     args += [f"limits={literal(each.limits)}"] if each.limits else []
     args += [f"patches={literal(each.patches)}"] if each.patches is not None else []
     return f"Input({', '.join(args)})"

@@ -137,6 +137,7 @@ class DecoderSource:
         combined = merge_combined(decoder, merge)
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or decoder.combined or static)
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
+        problems += [self._two_networks(networks.flag)] if networks is not None and front is not None else []
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
         if errors(problems) or decoder.token_ids is None or decoder.logits is None:
             raise CompileError(problems)
@@ -172,6 +173,12 @@ class DecoderSource:
             crossed=over_encoder,
         )
         return facts, text, ordered(problems)
+
+    def _two_networks(self, flag: Port) -> Problem:
+        what = f"{self.artifact} takes embeddings, and is merged of two networks behind {flag.name!r}: "
+        what += "a flag beside embeddings is not compiled yet"
+        help = "export one network that takes caches of any length, also empty ones"
+        return Problem("unsupported-package-class", self.places.find(self.path), format_path(self.path), what, help)
 
     def _numbered(self, ports: MatchedPorts) -> MatchedPorts:
         """The ports with their layers' own numbers, where the document tells them."""

@@ -31,6 +31,7 @@ from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
+from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
 from genai_compiler.lower.stated import Stated
@@ -115,10 +116,11 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
-    stages = with_rows(beside.stages, reading.edges, decoder, facts)
-    media, once = media_stages(stages, reading.edges, beside.front)
+    stages = with_rows(beside.stages, beside.edges, decoder, facts)
+    media, once = media_stages(stages, beside.edges, beside.front)
     tokenizer = form.text.root / text.tokenizer if text.tokenizer else None
     plain = decoder_document(facts, text.eos, defaults)
+    plain = plain if beside.placed is None else placed_document(plain, facts)
     document, of_media = with_media(plain, once, media, _media_notes(form), facts, tokenizer)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))

@@ -1,6 +1,8 @@
 """Stages that take one picture a run: a loop over the pictures of a request, and what they make put together, in order.
 
 loop { one_picture(tensors, at) -> one picture's, next, more; the stages; join_pictures(so far, made) }
+
+Stages with an axis of pictures take several of one size at once, as many as have no more numbers than TOGETHER.
 """
 
 from collections.abc import Mapping
@@ -12,8 +14,10 @@ from genai_compiler.lower.stages import ENTRIES, Medium, Stage, merge_step
 from genai_compiler.lower.window_order import run_stage
 
 ONE_PICTURE, JOIN_PICTURES = "genai-compile.one-picture", "genai-compile.join-pictures"
-LIMIT = 1024
-"""Pictures of one request."""
+LIMIT = (1 << 31) - 1
+"""More than there are, of pictures and of entries: the loop ends behind the last picture of the request."""
+TOGETHER = 1 << 20
+"""Numbers of pictures of one run, as those of one picture of 590 x 590 pixels: a bound to what the run holds."""
 ONE_FLAG = {"dtype": "bool", "rank": 1, "shape": [1]}
 
 
@@ -53,7 +57,7 @@ def one_by_one(medium: Medium, workflow: Data, pictures: Pictures) -> tuple[Data
         "setup": [],
         "steps": steps,
         "continue_when": more,
-        "max_iterations": "package.picture_limit",
+        "max_iterations": "package.media_limit",
         "carried": [{"cell": each, "next": f"{each}.next"} for each in (at, more, all_of)],
     }
     return loop, all_of
@@ -63,23 +67,38 @@ def _picker(pictures: Pictures, medium: Medium, workflow: Data) -> tuple[Data, d
     """(the step that takes one picture out, input of a stage -> its value there)."""
     slices = {port: f"one.{port}" for port in pictures.feeds}
     ports = {each.port.name: stage for stage in medium.stages for each in stage.inputs if each.asked}
-    outputs = {port: _one(ports[port], port, bool(pictures.grid)) for port in pictures.feeds}
+    together = not pictures.grid and _has_axis(medium)
+    outputs = {port: _one(ports[port], port, bool(pictures.grid), together) for port in pictures.feeds}
     inputs: Data = dict(pictures.contracts)
     given = dict(pictures.feeds)
     if pictures.sizes is not None:
         given["sizes"], inputs["sizes"] = pictures.sizes
     moves = {"next": SCALAR, "more": ONE_FLAG}
-    parameters = {"grid": pictures.grid} if pictures.grid else None
+    parameters = {"grid": pictures.grid} if pictures.grid else {"together": TOGETHER} if together else None
     name = adapter(workflow, ONE_PICTURE, {**inputs, "at": SCALAR}, {**outputs, **moves}, parameters)
     return {"kind": "invoke", "component": name, "inputs": given, "outputs": slices}, slices
 
 
-def _one(stage: Stage, port: str, patches: bool) -> Data:
-    """The contract of one picture for a stage's input: its first axis is 1, but where it is one of patches."""
+def _has_axis(medium: Medium) -> bool:
+    """Whether the first axis of every port of the stages is that of pictures, and no other axis has to do with it."""
+    for stage in medium.stages:
+        ports = (*(each.port for each in stage.inputs if not each.beside), *stage.signature.outputs)
+        first = {(each.shape or (None,))[0] for each in ports}
+        axis = next(iter(first))
+        if len(first) > 1 or not isinstance(axis, str) or any(axis in (each.shape or ())[1:] for each in ports):
+            return False
+    return True
+
+
+def _one(stage: Stage, port: str, patches: bool, together: bool) -> Data:
+    """The contract of one picture for a stage's input: its first axis is 1, but where it is one of patches.
+
+    together: it may be several pictures.
+    """
     taken = next(each.port for each in stage.inputs if each.port.name == port)
     contract = stage.contract(taken)
     inner = [each if isinstance(each, int) else f"one.{port}.{axis}" for axis, each in enumerate(contract["shape"])]
-    first = inner[0] if patches and "float" in taken.dtype else 1
+    first = inner[0] if patches and "float" in taken.dtype else "one.pictures" if together else 1
     return {"dtype": contract["dtype"], "rank": contract["rank"], "shape": [first, *inner[1:]]}
 
 
@@ -97,13 +116,13 @@ def _joining(medium: Medium, workflow: Data, all_of: str, result: str) -> Data:
 
 def _cells(medium: Medium, workflow: Data, at: str, more: str, all_of: str) -> None:
     """The loop's cells: which picture is next, whether there is one, and what has been made so far."""
-    for name, contract, value in ((at, SCALAR, 0), (more, ONE_FLAG, True), ("picture_limit", SCALAR, LIMIT)):
+    for name, contract, value in ((at, SCALAR, 0), (more, ONE_FLAG, True), ("media_limit", SCALAR, LIMIT)):
         literal = {"contract": contract, "role": {"kind": "opaque"}, "source": {"kind": "literal"}, "default": value}
         workflow["inputs"][f"package.{name}"] = literal
     plain = {"scope": "invocation", "management": "workflow"}
     shape = ["all_pictures", *(medium.port.shape or ())[1:]]
     features = {"dtype": medium.port.dtype, "rank": len(shape), "shape": shape}
-    invariant, rule = {"kind": "invariant"}, {"kind": "bounded", "axis": 0, "max": "package.sequence_capacity"}
+    invariant, rule = {"kind": "invariant"}, {"kind": "bounded", "axis": 0, "max": "package.media_limit"}
     workflow["state"] |= {
         at: {"contract": SCALAR, "initializer": f"package.{at}", "recurrence": invariant, **plain},
         more: {"contract": ONE_FLAG, "initializer": f"package.{more}", "recurrence": invariant, **plain},

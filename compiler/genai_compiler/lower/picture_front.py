@@ -110,7 +110,7 @@ def _front(fitting: Fitting, parameters: dict[str, Any]) -> FileFront:
     patches = picture.patches or fitting.cut
     each = GRID not in roles and not picture.views
     varies = each and not patches and not fitting.fixed and picture.crop is None
-    contracts = {role: role_contract(port, role) for role, port in roles.items()}
+    contracts = {role: role_contract(port, role, each) for role, port in roles.items()}
     if varies and SIZES not in roles:
         contracts[SIZES] = {"dtype": "int64", "rank": 2, "shape": ["image.pictures", 2]}
     parameters |= fitting.cut
@@ -137,9 +137,13 @@ def _front(fitting: Fitting, parameters: dict[str, Any]) -> FileFront:
 ENCODED: Data = {"dtype": "uint8", "rank": 1, "shape": ["image_bytes"]}
 
 
-def role_contract(port: Port, role: str) -> Data:
-    """A port's contract with symbols of its own: what a program makes is not bound to what a graph calls its axes."""
-    shape = [each if isinstance(each, int) else f"image.{role}.{axis}" for axis, each in enumerate(port.shape or ())]
+def role_contract(port: Port, role: str, each: bool) -> Data:
+    """A port's contract with symbols of its own: what a program makes is not bound to what a graph calls its axes.
+
+    each: the graph takes one picture a run, and the program makes all of them.
+    """
+    shape = [size if isinstance(size, int) else f"image.{role}.{axis}" for axis, size in enumerate(port.shape or ())]
+    shape = [f"image.{role}.0", *shape[1:]] if each else shape
     return {"dtype": port.dtype, "rank": len(shape), "shape": shape}
 
 

@@ -11,6 +11,7 @@ from genai_compiler.lower.decoder_facts import FrontFacts
 from genai_compiler.lower.front_model import FrontModel, front_media, media_models
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.pipeline_edges import SessionGraphs
+from genai_compiler.lower.pipeline_places import Placed, placed_over
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.pipeline_form import FLOW, SESSIONS, PipelineForm, Resolving
@@ -23,10 +24,12 @@ _NO_LOOP = 'where nothing is generated, write "generation_loop": "single_pass"'
 
 @dataclass(frozen=True)
 class Around:
-    """What runs beside the decoder. notes: for the summary."""
+    """What runs beside the decoder. edges: all; placed: the one of features over rows. notes: for the summary."""
 
     front: FrontModel | None
     stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+    placed: Placed | None
     notes: tuple[str, ...]
 
 
@@ -56,6 +59,9 @@ def around(
 ) -> Around:
     """The sessions beside the decoder. logits: its output. Raises CompileError for what can't be run."""
     front, notes = _front(form, graphs, edges, decoder, logits)
+    placed = placed_over(form, graphs, edges, decoder, front)
+    if front is not None and placed is not None:
+        front, edges = placed.beside(front), (*edges, placed.edge)
     per_token = {decoder} if front is None else {decoder, front.facts.name}
     media = media_models(edges, front)
     taken: set[str] = set()
@@ -79,7 +85,7 @@ def around(
         what = f"'{merged.value}' is {spell_port(merged.output)}, "
         what += f"'{merged.target}' takes {spell_port(merged.input)}"
         raise _refused(form, "wrong-port", FLOW, what, "join ports of one rank")
-    return Around(front, tuple(stages), tuple(notes))
+    return Around(front, tuple(stages), edges, placed, tuple(notes))
 
 
 def _front(

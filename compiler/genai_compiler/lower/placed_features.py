@@ -30,7 +30,7 @@ _IMAGE_TOKEN = 151655
 """The id that the reference looks for, whatever the file says (onnxruntime-genai); here where the file says none."""
 SINCE = 11
 """The version of ONNX's operators since which there is CumSum, with which entries are counted."""
-_FLOATS = ("float32", "float16", "bfloat16")
+FLOATS = ("float32", "float16", "bfloat16")
 _VISION, _FEATURES = "vision", "image_features"
 
 
@@ -97,8 +97,8 @@ def placed_features(config: GenaiConfig, stage: StageGraph) -> PlacedFeatures:
     if rows is None or len(stage.config.outputs) != 1:
         what = f"{over}, and it lists {len(stage.config.outputs)} outputs: which of them has the rows is not told"
         fault("unsupported-package-class", (*path, "outputs"), what, f"list one of {listed(outputs)}")
-    elif rank_of(rows) != 3 or rows.dtype not in _FLOATS:
-        kinds = " or ".join(_FLOATS)
+    elif rank_of(rows) != 3 or rows.dtype not in FLOATS:
+        kinds = " or ".join(FLOATS)
         what = f"{over}: {rows.name!r} is {spell_port(rows)}, which is not {kinds} [batch, sequence, features]"
         fault("wrong-port", (*path, "outputs"), what, "export it with rows of features")
     version = next((number for domain, number in stage.signature.opsets if domain in ("", "ai.onnx")), 0)

@@ -5,11 +5,14 @@ variants of one network: which of those is meant nobody can tell.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
+from typing import Any
 
+from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.matching import listed, rank_of
+from genai_compiler.lower.pipeline_places import as_wide
 from genai_compiler.lower.plain_ports import PlainPorts
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.signature import Port, Signature
@@ -23,6 +26,10 @@ DECODER, FIRST, EMBEDDING, OTHER = "decoder", "decoder of a prompt alone", "embe
 _TWO_FILES = (
     "take the decoder that is merged of both in place of the two: one of prompts and one of later tokens in files of "
     "their own are not compiled"
+)
+_TWO_NETWORKS = (
+    "is merged of two networks behind a flag, and takes embeddings, which is not compiled yet: export one network that "
+    "takes caches of any length, also empty ones"
 )
 _ONE_BY_ONE = (
     "choose one with --graph FILE, an encoder and its decoder with --graph twice, or declare the stages in an "
@@ -61,10 +68,12 @@ class Candidate:
         return other.merged and not self.merged and decodes and mine < inputs and made <= outputs
 
 
-def chosen_of(folder: str, candidates: Sequence[Candidate]) -> tuple[list[str], tuple[str, ...]]:
+def chosen_of(
+    folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any] | None = None
+) -> tuple[list[str], tuple[str, ...]]:
     """(the one graph, or the encoder and the decoder, that the folder is; notes on those that are left aside).
 
-    Raises CompileError `several-graphs`, which says what each graph is.
+    config: what the model's `config.json` states. Raises CompileError `several-graphs`, which says what each graph is.
     """
     aside = [each for each in candidates if any(each.is_network_of(other) for other in candidates)]
     groups: dict[object, list[Candidate]] = {}
@@ -75,17 +84,21 @@ def chosen_of(folder: str, candidates: Sequence[Candidate]) -> tuple[list[str], 
     if len(alone) == len(groups) and len(alone) < 3 and any(each.ports.keeps for each in alone):
         named = listed(each.artifact for each in aside)
         return [each.artifact for each in alone], (f"left aside: {named}, which the merged decoder holds",)
-    raise CompileError([_refused(folder, candidates, aside, list(groups.values()))])
+    raise CompileError([_refused(folder, candidates, aside, list(groups.values()), config or {})])
 
 
 def _refused(
-    folder: str, candidates: Sequence[Candidate], aside: Sequence[Candidate], groups: list[list[Candidate]]
+    folder: str,
+    candidates: Sequence[Candidate],
+    aside: Sequence[Candidate],
+    groups: list[list[Candidate]],
+    config: Mapping[str, Any],
 ) -> Problem:
     roles = [(_role(group[0], candidates), group) for group in groups]
     told = [f"{role}: {_files(group)}" for role, group in roles]
     told += [f"in the merged decoder, too: {_files(aside)}"] if aside else []
     what = f"the folder holds {len(candidates)} graphs and declares none of them; {'; '.join(told)}"
-    return Problem("several-graphs", Place(folder), "", what, _way_out(roles))
+    return Problem("several-graphs", Place(folder), "", what, _way_out(roles, config))
 
 
 def _files(group: Sequence[Candidate]) -> str:
@@ -121,11 +134,13 @@ def _alike(made: Port, port: Port) -> bool:
     return made.dtype == port.dtype and rank_of(made) == rank_of(port) and one == other
 
 
-def _way_out(roles: Sequence[tuple[str, list[Candidate]]]) -> str:
+def _way_out(roles: Sequence[tuple[str, list[Candidate]]], config: Mapping[str, Any]) -> str:
     kinds = [role for role, _ in roles]
     first = {role: group[0] for role, group in reversed(roles)}
+    if EMBEDDING in kinds and DECODER in kinds and first[DECODER].merged:
+        return f"{first[DECODER].artifact} {_TWO_NETWORKS}"
     if EMBEDDING in kinds and DECODER in kinds:
-        return _of_embeddings(first[EMBEDDING], first[DECODER], [g[0] for role, g in roles if role == OTHER])
+        return _of_embeddings(first[EMBEDDING], first[DECODER], [g[0] for role, g in roles if role == OTHER], config)
     if FIRST in kinds:
         return _TWO_FILES
     if len(roles) < 3 and DECODER in kinds:
@@ -135,18 +150,23 @@ def _way_out(roles: Sequence[tuple[str, list[Candidate]]]) -> str:
     return _ONE_BY_ONE
 
 
-def _of_embeddings(embedding: Candidate, decoder: Candidate, others: Sequence[Candidate]) -> str:
-    """What a decoder behind an embedding needs to be declared."""
-    entries = [each for each in embedding.signature.inputs if "float" in each.dtype]
+def _of_embeddings(
+    embedding: Candidate, decoder: Candidate, others: Sequence[Candidate], config: Mapping[str, Any]
+) -> str:
+    """What a decoder behind an embedding needs to be declared.
+
+    An embedding of token ids alone leaves one graph's features to go over its rows, where a token stands for an entry.
+    """
     sessions = {"embedding": embedding, "decoder": decoder}
     wires = list(_wires("embedding", embedding, "decoder", decoder))
+    tokens: dict[str, int] = {}
+    alone = len(embedding.signature.inputs) == 1
     for at, other in enumerate(others):
-        joined = list(_wires(f"media{at or ''}", other, "embedding", embedding))
-        if not joined:
-            names = listed(each.name for each in other.signature.outputs)
-            gives = f"{other.artifact} gives {names}, and no graph puts that among the embeddings"
-            way = "export an embedding that takes it beside the token ids" if not entries else "join it by hand"
-            return f"{gives}: {way}, and declare the stages (pipeline.workflow, or genai_config.json version 2)"
+        joined, token = list(_wires(f"media{at or ''}", other, "embedding", embedding)), _entry_token(other, config)
+        placed = alone and len(others) == 1 and _over_rows(other, embedding)
+        if not joined and not (placed and token):
+            return _not_joined(other, alone, placed)
+        tokens |= token
         sessions = {f"media{at or ''}": other, **sessions}
         wires = [*joined, *wires]
     pipeline = {
@@ -154,12 +174,42 @@ def _of_embeddings(embedding: Candidate, decoder: Candidate, others: Sequence[Ca
         "flow": [{"run": name, "when": "step" if each is decoder else "init"} for name, each in sessions.items()],
         "dataflow": [{"from": one, "to": other} for one, other in wires],
     }
-    return f"declare them in a genai_config.json: {json.dumps({'version': 2, 'pipeline': pipeline})}"
+    document = {"version": 2, "pipeline": pipeline, **({"tokens": tokens} if tokens else {})}
+    return f"declare them in a genai_config.json: {json.dumps(document)}"
+
+
+def _not_joined(other: Candidate, alone: bool, placed: bool) -> str:
+    """The way out where nothing tells where a graph's results go."""
+    names = listed(each.name for each in other.signature.outputs)
+    gives = f"{other.artifact} gives {names}, and no graph puts that among the embeddings"
+    way = "join it by hand" if not alone else "export an embedding that takes it beside the token ids"
+    if placed:
+        way = "name the token that stands for an entry of it as image_token_id (or audio_token_id) in config.json, or "
+        way += "export an embedding that takes it beside the token ids"
+    return f"{gives}: {way}, and declare the stages (pipeline.workflow, or genai_config.json version 2)"
+
+
+def _over_rows(other: Candidate, embedding: Candidate) -> bool:
+    """Whether one of its results is as wide as the rows that an embedding makes, and nothing else of it is."""
+    rows = [each for each in embedding.signature.outputs if "float" in each.dtype and rank_of(each) == 3]
+    return len(rows) == 1 and sum(as_wide(each, rows[0]) is not None for each in other.signature.outputs) == 1
+
+
+def _entry_token(other: Candidate, config: Mapping[str, Any]) -> dict[str, int]:
+    """The id that stands for an entry of what a graph makes, as version 2 states it; {} where nobody says it."""
+    pixels = any("float" in each.dtype and rank_of(each) in (4, 5) for each in other.signature.inputs)
+    for kind in ("image", "audio") if pixels else ("audio", "image"):
+        found = [config.get(f"{kind}_token_{word}") for word in ("id", "index")]
+        token = next((each for each in found if type(each) is int and each >= 0), None)
+        if token is not None:
+            return {f"{kind}_token": token}
+    return {}
 
 
 def _wires(source: str, one: Candidate, target: str, other: Candidate) -> Iterator[tuple[str, str]]:
-    """What one gives that is in the form of exactly one float input of the other."""
+    """What one gives that goes into exactly one float input of the other, as it is or with two axes as one."""
     for port in (each for each in other.signature.inputs if "float" in each.dtype and rank_of(each) in (2, 3)):
-        made = [each for each in one.signature.outputs if _alike(each, port)]
+        edges = [Edge(source, each, target, port) for each in one.signature.outputs]
+        made = [each.output for each in edges if _alike(each.output, port) or each.merges]
         if len(made) == 1:
             yield f"{source}.{made[0].name}", f"{target}.{port.name}"

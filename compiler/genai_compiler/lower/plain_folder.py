@@ -62,7 +62,7 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     """
     config, places = _side_file(root, CONFIG)
     stated = StatedNumbers.of(config)
-    parts, aside = _parts(root, graphs, stated)
+    parts, aside = _parts(root, graphs, stated, config)
     decoder, encoder = parts[0] if len(parts) == 1 else _decoder_of(root, parts, graphs), None
     ports = decoder.ports
     if len(parts) == 1 and _is_single_pass(decoder, config):
@@ -114,7 +114,9 @@ def _part(root: Path, artifact: str, stated: StatedNumbers) -> _Part:
     return _Part(artifact, model, signature, plain_ports(model.graph, signature, stated.numbers.get("vocab_size")))
 
 
-def _parts(root: Path, graphs: Sequence[str], stated: StatedNumbers) -> tuple[list[_Part], tuple[str, ...]]:
+def _parts(
+    root: Path, graphs: Sequence[str], stated: StatedNumbers, config: Mapping[str, Any]
+) -> tuple[list[_Part], tuple[str, ...]]:
     """The graphs that the folder is, one or two; notes on others. Raises CompileError `several-graphs`."""
     found = plain_graphs(root)
     if graphs or not 2 < len(found) <= MOST:
@@ -128,7 +130,7 @@ def _parts(root: Path, graphs: Sequence[str], stated: StatedNumbers) -> tuple[li
     if damaged:
         raise _several(root, found, damaged)
     told = [Candidate(each.artifact, each.signature, each.ports) for each in parts.values()]
-    chosen, notes = chosen_of(root.resolve().name, told)
+    chosen, notes = chosen_of(root.resolve().name, told, config)
     return [parts[each] for each in chosen], notes
 
 

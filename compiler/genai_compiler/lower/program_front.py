@@ -40,7 +40,7 @@ def program_front(
         what = f"the image program makes an entry of {cell // cut} x {cell // cut} patches, and the graph of "
         what += f"{medium.merge} x {medium.merge}"
         return None, (Problem("processor-mismatch", *said.spot, what, "make the program and the graph agree"),)
-    contracts = {role: role_contract(port, role) for role, port in roles.items()}
+    contracts = {role: role_contract(port, role, GRID not in roles) for role, port in roles.items()}
     program: Data = {
         "transforms": transforms,
         "outputs": [_output(by_port[port.name], f"image.{role}", contracts[role]) for role, port in roles.items()],

@@ -100,7 +100,10 @@ _LACKING = (
     (("entry_token", "numbered"), "which token stands for a picture's entry in a prompt"),
     (("entries", "cell", "of_views"), "how many entries a picture has"),
 )
-_WAY_OUT = "name the token (image_token_id), and give the processor file its patch_size and merge_size"
+_WAY_OUT = (
+    "name the token (image_token_id; tokens.image_token in version 2), and give the processor file its patch_size and "
+    "merge_size"
+)
 
 
 def unknown_places(

@@ -1,6 +1,7 @@
 """Pictures of one request, one after the other, for a graph that takes one a run; and what it made, put together.
 
 genai-compile.one-picture@1    tensors [pictures, ...], at int64 [1] -> the same [1, ...], next int64 [1], more
+                               with `together`: the same [k, ...] of k pictures of one size
 genai-compile.join-pictures@1  so_far [n, ...], more [m, ...] -> entries [n + m, ...]
 """
 
@@ -22,11 +23,14 @@ def one_picture(parameters: Mapping[str, Any]) -> Call:
     sizes: int64 [pictures, 2], (height, width) of what is a picture's own of `pixel_values`, [pictures, 3, height,
     width] or with the channels last; the rest is cut off. Without it pictures are as large as the tensor.
     parameters: grid, the tensor of (frames, height, width) in patches, int64 [pictures, 3], where the others are rows
-    of patches, one picture behind another. Raises RequestError `image-patches` where these are not as many as the
-    grids say, and for grids that are none.
+    of patches, one picture behind another. together: how many numbers pictures of one size, one behind the other, may
+    have that are taken out at once; one is, whatever it has. Raises RequestError `image-patches` where patches are not
+    as many as the grids say, and for grids that are none; ValueError for another `together` than a whole number.
     """
-    grid = parameters.get("grid")
-    return _picked if grid is None else lambda inputs: _patches(inputs, str(grid))
+    grid, together = parameters.get("grid"), parameters.get("together", 0)
+    if not isinstance(together, int):
+        raise ValueError(f"together is a whole number, not {together!r}")
+    return (lambda inputs: _picked(inputs, together)) if grid is None else lambda inputs: _patches(inputs, str(grid))
 
 
 def _patches(inputs: Mapping[str, Array], grid: str) -> dict[str, Array]:
@@ -47,22 +51,35 @@ def _patches(inputs: Mapping[str, Array], grid: str) -> dict[str, Array]:
     return {**made, "next": np.array([at + 1], np.int64), "more": np.array([at + 1 < len(grids)])}
 
 
-def _picked(inputs: Mapping[str, Array]) -> dict[str, Array]:
+def _picked(inputs: Mapping[str, Array], together: int) -> dict[str, Array]:
     at, sizes = int(inputs["at"][0]), inputs.get("sizes")
-    made = {port: each[at : at + 1] for port, each in inputs.items() if port not in ("at", "sizes")}
+    tensors = {port: each for port, each in inputs.items() if port not in ("at", "sizes")}
     count = max((len(each) for port, each in inputs.items() if port != "at"), default=0)
+    following = at + _alike(tensors, sizes, at, count, together)
+    made = {port: each[at:following] for port, each in tensors.items()}
     if sizes is not None:
         height, width = (int(each) for each in sizes[at])
         made = {port: _cropped(each, height, width) for port, each in made.items()}
     return {
         **{port: np.ascontiguousarray(each) for port, each in made.items()},
-        "next": np.array([at + 1], np.int64),
-        "more": np.array([at + 1 < count]),
+        "next": np.array([following], np.int64),
+        "more": np.array([following < count]),
     }
 
 
+def _alike(tensors: Mapping[str, Array], sizes: Array | None, at: int, count: int, together: int) -> int:
+    """How many pictures from `at` on are of one size and have no more than so many numbers; at least one."""
+    one = max((prod(each.shape[1:]) for each in tensors.values()), default=1)
+    if sizes is not None:
+        one = 3 * int(sizes[at][0]) * int(sizes[at][1])
+    most, found = min(together // max(one, 1), count - at), 1
+    while found < most and (sizes is None or (sizes[at + found] == sizes[at]).all()):
+        found += 1
+    return found
+
+
 def _cropped(picture: Array, height: int, width: int) -> Array:
-    """A picture's own part, whichever axis its channels are; what is no picture stays whole."""
+    """The own part of pictures, whichever axis their channels are; what is no picture stays whole."""
     if picture.ndim != 4:
         return picture
     return picture[:, :, :height, :width] if picture.shape[1] == 3 else picture[:, :height, :width]
