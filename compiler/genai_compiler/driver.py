@@ -22,7 +22,7 @@ from genai_compiler.check.text_side import check_text_side
 from genai_compiler.costs import Costs
 from genai_compiler.emit.folder import write_folder
 from genai_compiler.emit.graph_files import graph_files, made_graphs
-from genai_compiler.emit.manifest import file_hash, manifest, relative_path
+from genai_compiler.emit.manifest import file_hash, manifest, package_files, relative_path
 from genai_compiler.emit.plan_only import prepare_plan_folder, write_plan
 from genai_compiler.emit.policy_graphs import policy_files
 from genai_compiler.emit.render import render_executor
@@ -54,6 +54,7 @@ from genai_compiler.read.hints import ExecutionHints
 from genai_compiler.read.load import GENAI_CONFIG, GENAI_CONFIG_V2, load_package
 from genai_compiler.read.negotiate import negotiate
 from genai_compiler.read.package import Package
+from genai_compiler.read.unchanged import Hold, held_still
 from genai_compiler.reference_load import reference_name, reference_refusals
 
 STAGES = ("read", "build", *(each.__name__ for each in PASSES), "emit")
@@ -115,12 +116,19 @@ def compile_package(
     """Compile the package in a folder into `out` (default: `<package>.compiled` beside it).
 
     Raises CompileError with every problem of the package (or of `options.without`); InternalError for a bug of the
-    compiler. Nothing is written unless everything succeeded, and the package is never changed.
+    compiler. Nothing is written unless everything succeeded, and the package is never changed; where somebody else
+    changes it meanwhile, the problem is `changed-meanwhile`.
     """
     root, options, trace = Path(package), options or Options(), trace or _silent
     check_left_out(options.without, [each.__name__ for each in PASSES])
-    if not options.artifacts:
-        return _plan_only(root, Path(out) if out is not None else None, options, trace)
+    with held_still(root) as hold:
+        if not options.artifacts:
+            return _plan_only(root, Path(out) if out is not None else None, options, trace)
+        return _whole(root, out, options, trace, hold)
+
+
+def _whole(root: Path, out: str | Path | None, options: Options, trace: Trace, hold: Hold) -> Compiled:
+    """A package with all its files. hold: told which of them were read, before anything is written."""
     target = Path(out) if out is not None else root.resolve().with_name(root.resolve().name + ".compiled")
     if options.writes:
         target = prepare_target(target, root, options.force)
@@ -155,6 +163,7 @@ def _write(plan: Plan, loaded: Package, target: Path, executor: str, options: Op
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     made = {**made_graphs(graphs), **files, **policy_files(plan)}
+    hold(package_files(loaded))
     return write_folder(target, loaded, texts, facts, made, options.bundle, options.store_sessions)
 
 

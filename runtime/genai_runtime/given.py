@@ -35,7 +35,10 @@ def token_ids(prompt: Any) -> list[int]:
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             what = f"a prompt of token ids is a 1-d integer array, got {array.dtype} of rank {array.ndim}"
             raise RequestError("bad-prompt", what, help=_IDS_HELP)
-        return [int(each) for each in array.tolist()]
+        listed = array.tolist()
+        if None in listed:
+            raise RequestError("bad-token", "the prompt's array hides entries (numpy.ma)", help=_IDS_HELP)
+        return [int(each) for each in listed]
     if isinstance(prompt, str | bytes | Mapping) or not isinstance(prompt, Iterable):
         raise RequestError("bad-prompt", f"a prompt is text or token ids, got {_short(prompt)}", help=_IDS_HELP)
     ids: Iterable[Any] = prompt

@@ -1,9 +1,11 @@
 """Files of media that a request brings: the input that takes them, and how many tokens of the prompt they take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from genai_runtime.adapters.files import split_files
 from genai_runtime.given import as_tensors
@@ -109,29 +111,32 @@ class MediaInputs:
     def tensors(self, images: Sequence[File], audio: Sequence[File]) -> dict[str, Array]:
         """The files by input. Raises RequestError no-image-input, no-audio-input, bad-inputs, several-sounds, ..."""
         made: dict[str, Array] = {}
-        for kind, files in (("image", images), ("audio", audio)):
-            self._listed(kind, files)
+        for kind, given in (("image", images), ("audio", audio)):
+            files = self._listed(kind, given)
             found = self._all.get(kind)
-            if found is not None and kind == "audio" and found.facts["tensors"] and len(files or ()) > 1:
+            if found is not None and kind == "audio" and found.facts["tensors"] and len(files) > 1:
                 raise _several(len(files))
             if files and kind == "audio" and found is None and self._sound is not None:
                 made |= samples_of(self._sound, files)
             elif files:
                 name = self._input(kind)
-                made |= as_tensors({name: list(files)}, [{"name": name, "application": "", "dtype": "uint8"}])
+                made |= as_tensors({name: files}, [{"name": name, "application": "", "dtype": "uint8"}])
             elif found is not None and found.facts["required"] and found.facts["tensors"]:
                 raise _needed(kind, self._tensors_of(found))
         return made
 
-    def _listed(self, kind: str, files: Sequence[File]) -> None:
+    def _listed(self, kind: str, files: Any) -> list[File]:
         option = _WORDS[kind][1]
-        if isinstance(files, _FILE):
+        if isinstance(files, _FILE | Mapping | np.ndarray) or not isinstance(files, Iterable | None):
             what = f"{option} is a list of files: paths or bytes"
             raise RequestError("bad-inputs", what, help=f"write {option}=[...]")
-        for at, each in enumerate(files or ()):
+        entries: Iterable[Any] = files or ()
+        listed = list(entries)
+        for at, each in enumerate(listed):
             if not isinstance(each, _FILE):
                 what = f"{option}[{at}] is of type {type(each).__name__}; a file is a path or its bytes"
                 raise RequestError("bad-inputs", what, help="give the file's name, or what is in it")
+        return listed
 
     def _input(self, kind: str) -> str:
         """The input for the files of a medium: the one that a program reads, else the only one that takes files."""

@@ -57,7 +57,7 @@ def resolve_sampling(
 
 
 def _row_options(given: Mapping[str, Any], package: Mapping[str, Any], prompt_length: int) -> SamplingOptions:
-    options = _merged(given, package, prompt_length)
+    options = _merged(plain_values(given), package, prompt_length)
     options.validate()
     return options
 
@@ -97,6 +97,26 @@ def row_values(given: Mapping[str, Any], row: int, rows: int) -> dict[str, Any]:
         if value is not None:
             values[name] = value
     return values
+
+
+def plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same in Python's own numbers and truth values, where numpy's were given.
+
+    Raises RequestError `bad-sampling-options` for an array: which of its entries is meant, nobody says.
+    """
+    for name, value in given.items():
+        if isinstance(value, np.ndarray):
+            what = (
+                f"{name} is an array of {value.dtype} {list(value.shape)}; it takes one value, or a list with one a row"
+            )
+            raise RequestError("bad-sampling-options", what, help="give a number, or array.tolist()")
+    return {name: _plain(value) for name, value in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.bool_ | np.integer):
+        return value.item()
+    return float(value) if isinstance(value, np.floating) else value  # also of types whose item() is no float
 
 
 def tensor_options(tensors: Mapping[str, Array | None]) -> dict[str, list[Any]]:
@@ -154,10 +174,10 @@ def resolve_roles(
 
     Explicit value > `generation.defaults` are the role values; an input's own default comes next, `role_fallbacks`
     last. declared: roles that have an input. always_greedy: the sampler never draws. A greedy request sets all sampling
-    roles (standard, 3.1). Raises RequestError `unknown-option`, `unsupported-option`.
+    roles (standard, 3.1). Raises RequestError `unknown-option`, `unsupported-option`, `bad-sampling-options`.
     """
     _refuse_unknown(given)
-    given = {name: value for name, value in given.items() if value is not None}
+    given = plain_values({name: value for name, value in given.items() if value is not None})
     _refuse_unable(given, declared, always_greedy)
     options = _merged(given, package, 0)
     stated = [name for name in (*KNOBS, "do_sample") if name in given or package.get(name) is not None]

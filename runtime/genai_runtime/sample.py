@@ -95,7 +95,7 @@ def _biases(value: object) -> bool:
 
 
 _RULES: tuple[tuple[str, str, Callable[[SamplingOptions], bool]], ...] = (
-    ("do_sample", "true, false or unset", lambda o: o.do_sample in (None, True, False)),
+    ("do_sample", "true, false or unset", lambda o: o.do_sample is None or isinstance(o.do_sample, bool)),
     ("temperature", "0 (greedy) or a number >= 1e-30",
      lambda o: _real(o.temperature, 0) and (o.temperature == 0 or o.temperature >= SMALLEST_TEMPERATURE)),
     ("top_k", "a whole number within 0..2**63-1", lambda o: _count(o.top_k)),

@@ -162,6 +162,7 @@ def test_a_scheduler_that_matches_flows_is_seen_by_its_own_fields(
 def test_what_matches_flows_in_name_only_counts_for_nothing(tmp_path: Path) -> None:
     """Files of other schedulers hold these fields, too, switched off."""
     off = {"use_flow_sigmas": False, "flow_shift": 1.0, "use_dynamic_shifting": False, "use_beta_sigmas": False}
+    off |= {"time_shift_type": "exponential", "shift_terminal": None}  # as scheduling_dpmsolver_multistep.py has them
     assert not errors(check_package(package(tmp_path / "p", scheduler(**off))))
     (problem,) = errors(check_package(package(tmp_path / "q", scheduler(use_beta_sigmas=True))))
     assert "beta distribution" in problem.what

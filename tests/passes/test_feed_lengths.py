@@ -17,7 +17,7 @@ from genai_compiler.plan.state import FedLengths, Window
 from genai_compiler.plan.verify import verify
 from genai_compiler.read.load import load_package
 from genai_runtime import state
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 from tests.conftest import FIXTURES
 from tests.reference.plain_loop import greedy
@@ -82,6 +82,20 @@ def test_a_graph_that_reads_more_is_told(tmp_path: Path) -> None:
     after = feed_lengths(plan, replace(profile, graphs={"decoder": replace(graph, model=model)}))
     assert after == replace(plan, decisions=(*plan.decisions, after.decisions[-1]))
     assert "ReduceMax takes more of 'attention_mask' than its lengths" in after.decisions[-1]
+
+
+def test_operators_may_stand_in_any_order(tmp_path: Path) -> None:
+    """ONNX Runtime sorts them: one that reads a length may stand before what makes it."""
+    plan, profile = before()
+    graph = profile.graphs["decoder"]
+    model = ModelProto.FromString(graph.model.SerializeToString())
+    (summed,) = [each.output[0] for each in model.graph.node if each.op_type == "ReduceSum"]
+    nodes = [helper.make_node("Cast", [summed], ["as_a_float"], to=1), *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    after = feed_lengths(plan, replace(profile, graphs={"decoder": replace(graph, model=model)}))
+    assert after == replace(plan, decisions=(*plan.decisions, after.decisions[-1]))
+    assert "stand before it" in after.decisions[-1]
 
 
 def test_a_port_of_the_graph_keeps_its_name() -> None:

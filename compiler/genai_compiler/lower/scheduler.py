@@ -54,11 +54,11 @@ _OF_FLOWS = (
     "max_shift",
     "base_image_seq_len",
     "max_image_seq_len",
-    "time_shift_type",
     "invert_sigmas",
     "stochastic_sampling",
 )
-"""Fields of schedulers that match flows; `flow_shift` has an effect with `use_flow_sigmas` only."""
+"""Fields of schedulers that match flows; `flow_shift` has an effect with `use_flow_sigmas` only, and `time_shift_type`,
+which newer files of other schedulers state too, where a shift is stated (diffusers, DPMSolverMultistepScheduler)."""
 
 
 def schedule_parameters(strategy: Strategy, whole: bool, report: Report) -> dict[str, Any]:

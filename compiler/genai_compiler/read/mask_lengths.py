@@ -38,9 +38,10 @@ def mask_lengths(model: ModelProto, mask: str) -> MaskLengths | str:
     if port is None or port.type.tensor_type.elem_type not in (*_EXACT, TensorProto.BOOL):
         return f"'{mask}' is no input of whole numbers"
     kinds: dict[str, _Kind] = {mask: "mask"}
-    constants, read = Constants(graph), set[str]()
+    constants, read, readers = Constants(graph), set[str](), 0
     for node in graph.node:
         taken = kinds.keys() & set(node.input)
+        readers += bool(taken)
         if taken and is_grouped_attention(node):
             if not _asks_lengths(node, kinds):
                 return f"attention takes more of '{mask}' than its lengths"
@@ -50,6 +51,8 @@ def mask_lengths(model: ModelProto, mask: str) -> MaskLengths | str:
             if kind is None or len(node.output) != 1:
                 return f"{node.op_type} takes more of '{mask}' than its lengths"
             kinds[str(node.output[0])] = kind
+    if readers != sum(not kinds.keys().isdisjoint(node.input) for node in graph.node):
+        return f"what is computed of '{mask}' is read by operators that stand before it"  # ONNX Runtime sorts them
     if _shown(graph, set(kinds)):
         return f"what is computed of '{mask}' is read outside the graph, or in one nested in it"
     last, width = (tuple(sorted(each for each in read if kinds[each] == kind)) for kind in ("last", "width"))

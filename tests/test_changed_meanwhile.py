@@ -1,0 +1,91 @@
+"""A package that somebody writes to while it is compiled: no program of one version beside files of another."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from genai_compiler import CompileError, Options, compile_package, driver
+from genai_compiler.cli import main
+from genai_compiler.problem import InternalError
+from genai_compiler.read import unchanged
+
+from tests.conftest import FIXTURES
+
+HOW: dict[str, Callable[[Path], object]] = {
+    "rewritten": lambda file: file.write_bytes(file.read_bytes().replace(b'"top_k": 50', b'"top_k": 51') + b"\n"),
+    "emptied": lambda file: file.write_bytes(b""),
+    "gone": lambda file: file.unlink(),
+    "another one": lambda file: shutil.copy(file, f"{file}.new") and Path(f"{file}.new").replace(file),
+}
+
+
+def package(folder: Path, case: str = "tiny-gqa-v1") -> Path:
+    return Path(shutil.copytree(FIXTURES / case, folder / "p"))
+
+
+@pytest.mark.parametrize("stage", ["read", "build", "emit"])
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("file", ["genai_config.json", "model.onnx", "tokenizer.json"])
+def test_a_file_that_was_read(tmp_path: Path, stage: str, how: str, file: str) -> None:
+    root = package(tmp_path)
+
+    def change(name: str, _: str) -> None:
+        if name == stage:
+            HOW[how](root / file)
+
+    with pytest.raises(CompileError) as refused:
+        compile_package(root, tmp_path / "made", trace=change)
+    (problem,) = refused.value.problems
+    assert problem.code == "changed-meanwhile"
+    assert problem.what.startswith(file)
+    assert [each.name for each in tmp_path.iterdir()] == ["p"]
+
+
+def test_a_file_in_a_folder_below(tmp_path: Path) -> None:
+    root = package(tmp_path, "tiny-decoder")
+    policy = next((root / "policies").iterdir())
+    with pytest.raises(CompileError, match="changed-meanwhile"):
+        compile_package(root, tmp_path / "made", trace=lambda name, _: (name == "emit" and policy.touch()) or None)
+
+
+def test_what_was_there_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = package(tmp_path)
+    compile_package(root, tmp_path / "made")
+    before = {each.name: each.read_bytes() for each in (tmp_path / "made").iterdir() if each.is_file()}
+    planned = driver._planned
+
+    def changed(*given: object) -> object:
+        (root / "model.onnx").write_bytes(b"")
+        return planned(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "_planned", changed)
+    assert main([str(root), "-o", str(tmp_path / "made"), "-q"]) == 2
+    assert {each.name: each.read_bytes() for each in (tmp_path / "made").iterdir() if each.is_file()} == before
+
+
+def test_files_that_are_no_matter_of_the_package_may_come_and_go(tmp_path: Path) -> None:
+    root = package(tmp_path)
+    (root / "log").write_text("a")
+
+    def change(name: str, _: str) -> None:
+        (root / f"{name}.new").write_text("b")
+        (root / "log").write_text("ab")
+
+    assert compile_package(root, tmp_path / "made", trace=change).out is not None
+
+
+def test_a_bug_of_ours_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> object:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(driver, "build", broken)
+    with pytest.raises(InternalError):
+        compile_package(package(tmp_path), tmp_path / "made")
+
+
+def test_a_folder_of_many_files_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unchanged, "MOST", 2)
+    root = package(tmp_path)
+    assert len(dict(unchanged._stamps(root))) < 2
+    assert compile_package(root, options=Options(write=False)).out is None
