@@ -9,11 +9,12 @@ sizes, and nothing that says how many).
 import builtins
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import genai_runtime
+import miniaudio
 import numpy as np
 import pytest
 from genai_runtime import ExecutionError, LoadError
@@ -142,6 +143,18 @@ def test_no_more_is_made_than_a_file_may_have() -> None:
     bomb = b"".join(frame(number, [constant(7)] * 8, 65535) for number in range(128)) * 2
     assert len(bomb) < 10_000
     assert "more than 67108864" in refused(head(8, RATE, 16, 0, 65535) + bomb).what
+
+
+def test_decoding_ends_where_too_much_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder in the place of the true one: parts of 8 Mi samples, and a fault after the ninth."""
+    part = np.zeros(MAX_SAMPLES // 8, np.float32)
+
+    def parts(*_: object) -> Iterator[np.ndarray[Any, Any]]:
+        yield from [part] * 9
+        raise AssertionError("more was asked for")
+
+    monkeypatch.setattr(miniaudio, "stream_memory", parts)
+    assert "more than 67108864" in refused(flac([range(9)], said=0)).what
 
 
 # ---- without the decoder ---------------------------------------------------------------------------------------------
