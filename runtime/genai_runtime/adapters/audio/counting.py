@@ -23,4 +23,4 @@ def entries_of_sound(data: bytes, heard: Mapping[str, Any]) -> int:
     how = variant_of([AudioFeatures(**each) for each in heard["variants"]], rate)
     count = length_at(frames, rate, how.rate)
     count = min(count, heard["most"]) if heard["most"] else count
-    return entries_in(frames_in(count, how), heard["strides"])
+    return entries_in(max(frames_in(count, how) - how.blank, 0), heard["strides"])

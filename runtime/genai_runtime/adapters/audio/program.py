@@ -88,12 +88,13 @@ class AudioProgram:
             hold_features(frames_in(len(clip), how), how, len(files))
             made = stated_features(clip, how)
             rows.append(made.T if how.bands_first else made)
-            if not len(rows[-1]):
+            if len(rows[-1]) <= how.blank:
                 raise _too_short(len(clip), how.rate, f" {at}" if len(files) > 1 else "")
-        counts = np.array([len(each) for each in rows], np.int64)
+        blank = self.variants[0].blank
+        counts = np.array([len(each) - blank for each in rows], np.int64)
         contents: Mapping[str, Callable[[], Array]] = {
             "audio_features": lambda: _together(rows, self.variants[0].bands_first),
-            "frame_mask": lambda: np.arange(counts.max()) < counts[:, None],
+            "frame_mask": lambda: np.arange(counts.max() + blank) < counts[:, None],
             "valid_frames": lambda: counts,
             "entries": lambda: np.array([entries_in(int(each), self.strides) for each in counts], np.int64),
         }
