@@ -27,6 +27,7 @@ NEVER = {
     "torch",
     "transformers",
     "PIL",
+    "miniaudio",
 }
 NEEDED = {
     "tiny-gqa-v1": TEXT,

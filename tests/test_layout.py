@@ -161,8 +161,8 @@ def test_no_model_family_is_named() -> None:
 def test_tables_that_name_families_have_one_reader_each() -> None:
     """What the reference runtime dispatches on is data; nothing that decides how a package is compiled sees it.
 
-    The names of operations are the foreign format's own: their tables say in our words what each does. The one of
-    costs holds what was measured, and no names.
+    The names of operations and extractors are the foreign format's own: their tables say in our words what each does.
+    The one of costs holds what was measured, and no names.
     """
     data = sorted(each.name for each in COMPILER.rglob("*.json") if "_shipped" not in each.parts)
     assert data == [
@@ -170,6 +170,7 @@ def test_tables_that_name_families_have_one_reader_each() -> None:
         "image_operations.json",
         "reference_types.json",
         "shipped.json",
+        "sound_extractors.json",
     ]
     readers = {table: {file.name for file in SOURCES if f'"{table}"' in file.read_text("utf-8")} for table in data}
     assert readers == {
@@ -177,6 +178,7 @@ def test_tables_that_name_families_have_one_reader_each() -> None:
         "image_operations.json": {"image_operations.py"},
         "reference_types.json": {"reference_classes.py"},
         "shipped.json": {"table.py"},
+        "sound_extractors.json": {"sound_extractors.py"},
     }
     judges = {"reference_load.py", "reference_numbers.py"}
     askers = {file.name for file in SOURCES if any("reference_" in each for each in imported(file))}

@@ -213,6 +213,7 @@ def test_flat_keys_with_an_emphasis_are_refused_for_what_they_leave_unsaid(
     assert path == "preemphasis"
     assert "do not say which bands, which logarithm and what around the clip" in what
     assert "feature_extraction.sequence" in what
+    assert "feature_extractor_type" in what
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Features of processor files as their makers describe them: loops and sums over one clip, nothing prepared.
 
-Facts: the reference's section 5.4, and onnxruntime-extensions (shared/api) for what it leaves open.
+Facts: the reference's section 5.4, and onnxruntime-extensions (shared/api) for what it leaves open; for the flat keys
+of extractors, transformers 5.24.0 (their modules' own formulas).
 """
 
 import math
@@ -21,10 +22,18 @@ def spectrum(frame: Floats, fft: int) -> npt.NDArray[np.complex128]:
     return made
 
 
-def natural(samples: npt.NDArray[Any], rate: int, mels: int = 80) -> Floats:
+def natural(
+    samples: npt.NDArray[Any],
+    rate: int,
+    mels: int = 80,
+    ends: tuple[float, float] = (0, 7689),
+    inner: bool = True,
+    below: int = 127,
+) -> Floats:
     """[frames, mels]: no padding; emphasis within a frame; Hamming of N - 1; triangles in 1127 ln(1 + f / 700).
 
-    At 8000 Hz the transform is half as long, and its bins stand below those of 16000 Hz, the last two left out.
+    At 8000 Hz the transform is half as long, and its bins stand below those of 16000 Hz, as many as `below` says.
+    ends: of the triangles, Hz. inner: only bins above the one nearest to the first and below that of the second count.
     """
     frame, hop, fft = (400, 160, 512) if rate == 16000 else (200, 80, 256)
     window = [0.54 - 0.46 * math.cos(2 * math.pi * at / (frame - 1)) for at in range(frame)]
@@ -35,19 +44,20 @@ def natural(samples: npt.NDArray[Any], rate: int, mels: int = 80) -> Floats:
         held = [(each - 0.97 * last) * 32768 * w for each, last, w in zip(cut, before, window, strict=True)]
         power = np.abs(spectrum(np.array(held), fft)) ** 2
         whole = np.zeros(257)
-        whole[: 127 if rate == 8000 else 257] = power[: 127 if rate == 8000 else 257]
-        rows.append([math.log(max(1.0, float(each @ whole))) for each in natural_bands(mels)])
+        whole[: below if rate == 8000 else 257] = power[: below if rate == 8000 else 257]
+        rows.append([math.log(max(1.0, float(each @ whole))) for each in natural_bands(mels, ends, inner)])
     return np.array(rows).reshape(-1, mels)
 
 
-def natural_bands(mels: int) -> list[Floats]:
-    """Up to 7689 Hz, of bins above the first and below the one nearest to the end."""
-    top = 1127 * math.log(1 + 7689 / 700)
-    step = top / (mels + 1)
+def natural_bands(mels: int, ends: tuple[float, float], inner: bool) -> list[Floats]:
+    """Each 1 in its middle, and nothing at the middles beside it."""
+    low, top = (1127 * math.log(1 + each / 700) for each in ends)
+    step = (top - low) / (mels + 1)
     made = [np.zeros(257) for _ in range(mels)]
+    first, last = (int(each * 512 / 16000 + 0.5) for each in ends)
     for band in range(mels):
-        for at in range(1, int(7689 * 512 / 16000 + 0.5)):
-            away = abs(1127 * math.log(1 + at * 16000 / 512 / 700) - (band + 1) * step)
+        for at in range(first + 1, last) if inner else range(257):
+            away = abs(1127 * math.log(1 + at * 16000 / 512 / 700) - low - (band + 1) * step)
             made[band][at] = max(0.0, 1 - away / step)
     return made
 
@@ -79,8 +89,12 @@ def htk_bands(mels: int) -> list[Floats]:
     return [triangle(np.arange(257.0), *edges[band : band + 3]) for band in range(mels)]
 
 
-def emphasised(samples: npt.NDArray[Any], mels: int) -> Floats:
-    """[mels, frames]: the clip with emphasis, 256 zeros at both ends, Hann of 400 amid 512, ln(e + 2^-24)."""
+def emphasised(samples: npt.NDArray[Any], mels: int, symmetric: bool = False) -> Floats:
+    """[mels, frames]: the clip with emphasis, 256 zeros at both ends, Hann of 400 amid 512, ln(e + 2^-24).
+
+    symmetric: the window's last place is as its first, zero.
+    """
+    turn = 399 if symmetric else 400
     given = [float(each) for each in samples]
     held = [each - 0.97 * last for each, last in zip(given, [0.0, *given[:-1]], strict=True)]
     padded = [0.0] * 256 + held + [0.0] * 256
@@ -92,7 +106,7 @@ def emphasised(samples: npt.NDArray[Any], mels: int) -> Floats:
     columns = []
     for start in range(0, len(padded) - 512 + 1, 160):
         cut = padded[start + 56 : start + 456]
-        windowed = np.array([each * math.sin(math.pi * at / 400) ** 2 for at, each in enumerate(cut)])
+        windowed = np.array([each * math.sin(math.pi * at / turn) ** 2 for at, each in enumerate(cut)])
         power = np.abs(spectrum(windowed, 512)) ** 2
         columns.append([math.log(float(each @ power) + 5.96046448e-08) for each in bands])
     return np.array(columns).reshape(-1, mels).T

@@ -33,6 +33,7 @@ FOREIGN = {
     "yaml",
     "networkx",
     "PIL",
+    "miniaudio",
     "genai_compiler",
 }
 """What running must not need."""

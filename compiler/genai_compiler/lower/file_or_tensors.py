@@ -12,7 +12,9 @@ def file_or_tensors(front: FileFront, stage: Stage, document: Data) -> list[Data
     """A stage that always runs, on what is made of files or else on the caller's tensors; one of them must be there."""
     workflow = document["pipeline"]["workflow"]
     declare_front(front, document)
-    inputs = tuple(replace(each, optional=True) if each.port.name in front.feeds else each for each in stage.inputs)
+    inputs = tuple(
+        replace(each, optional=True, filled=None) if each.port.name in front.feeds else each for each in stage.inputs
+    )
     defaults: list[Data] = []
     outputs: Data = {}
     for asked in (each for each in inputs if each.port.name in front.feeds):

@@ -42,6 +42,7 @@ class AudioFeatures:
     deviation: tuple[float, ...] = ()
     spread: float = 0.0
     bands_first: bool = False
+    blank: int = 0
 
 
 Refuse = Callable[[str, str], None]

@@ -4,7 +4,7 @@ Two dialects, told apart by content: `feature_extraction.sequence` (operations o
 keys of a Hugging Face feature extractor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from genai_compiler.read.audio_operations import (
     audio_fault,
 )
 from genai_compiler.read.config_json import ConfigText, Json, parse_config
+from genai_compiler.read.flat_keys import Members, members_of
 from genai_compiler.read.framed_sound import framed_features, hf_sound
 from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.sound_extractors import EXTRACTORS, class_features, class_sound, class_strides
 from genai_compiler.read.suggest import did_you_mean
 
 SEQUENCE: DocPath = ("feature_extraction", "sequence")
@@ -77,11 +79,7 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
         raise CompileError([fault.problem(Place(name), "")]) from fault
     text = parse_config(file.file.read_bytes(), file.name)
     reading = _Reading(AudioProcessor(file.name, text))
-    framed = hf_sound(text.root) if _listed(text.root) is None else None
-    if framed is not None:
-        found = reading.framed(*framed)
-    else:
-        found = reading.flat() if is_flat(text.root) else reading.sequence()
+    found = reading.sequence() if _listed(text.root) is not None else reading.flat_keys()
     if errors(reading.problems):
         raise CompileError([*text.problems, *reading.problems])
     return found
@@ -89,12 +87,13 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
 
 def describes_audio(text: ConfigText) -> bool:
     """Whether a file says how sound is processed, in either dialect."""
-    return _listed(text.root) is not None or is_flat(text.root) or hf_sound(text.root) is not None
+    kinds = (class_sound, hf_sound, plain_sound)
+    return _listed(text.root) is not None or any(each(text.root) is not None for each in kinds)
 
 
-def is_flat(root: Json) -> bool:
-    """Whether a file's members are those of a feature extractor of log-mel features."""
-    return isinstance(root, dict) and all(each in root for each in _FLAT)
+def plain_sound(root: Json) -> tuple[Members, DocPath] | None:
+    """(the members of a feature extractor of log-mel features, where they stand), None where there is none."""
+    return members_of(root, lambda members: set(_FLAT) <= {*members})
 
 
 def _listed(root: Json) -> list[Json] | None:
@@ -127,12 +126,7 @@ class _Reading:
 
     def sequence(self) -> AudioProcessor:
         """The operations of a sequence: decode, and features in one or two steps."""
-        listed = _listed(self.file.text.root)
-        if listed is None:
-            what = "the file describes no audio processor: it has neither feature_extraction.sequence nor feature_size"
-            self.refuse((), what, "name the file that does")
-            return self.file
-        found = list(self._operations(listed))
+        found = list(self._operations(_listed(self.file.text.root) or []))
         does = tuple(each[1] for each in found)
         if not self.problems and does not in _CHAINS:
             names = ", ".join(each[0] for each in found) or "nothing"
@@ -161,7 +155,7 @@ class _Reading:
         if does == _NEEDS_RATE and decoder != _WITH_RATE:
             refuse("", f"it takes the rate of its samples, which {decoder} does not give: decode with {_WITH_RATE}")
         variants = tuple(FEATURES[does](attributes, rates, refuse))
-        if any(each.mels * max(each.fft, each.bank[0]) > _MOST_WEIGHTS for each in variants):
+        if _too_wide(variants):
             refuse("", f"its bands over its spectrum are more than {_MOST_WEIGHTS} weights")
         strides = (attributes["audio_compression_rate"],) if does == _NEEDS_RATE else _STRIDES.get(does)
         if len(found) > 2:
@@ -200,36 +194,54 @@ class _Reading:
                 found[name] = value
         return found
 
-    def framed(self, root: Mapping[str, Json], at: DocPath) -> AudioProcessor:
+    def flat_keys(self) -> AudioProcessor:
+        """The keys of an extractor: of a known class, with frames that are stated, or those of plain log-mel."""
+        root = self.file.text.root
+        for find, follow in ((class_sound, self._of_class), (hf_sound, self._framed), (plain_sound, self._flat)):
+            found = find(root)
+            if found is not None:
+                return follow(*found)
+        what = "the file describes no audio processor: it has neither feature_extraction.sequence nor feature_size"
+        self.refuse((), what, "name the file that does")
+        return self.file
+
+    def _of_class(self, root: Members, at: DocPath) -> AudioProcessor:
+        """The flat keys of an extractor whose class says the rest; the whole clip counts."""
+        refuse = self._refusing(at)
+        variants = tuple(class_features(root, refuse))
+        if _too_wide(variants):
+            refuse("n_fft", f"bands over its spectrum are more than {_MOST_WEIGHTS} weights")
+        strides = None if self.problems else class_strides(root)
+        return replace(self.file, variants=variants, strides=strides)
+
+    def _framed(self, root: Members, at: DocPath) -> AudioProcessor:
         """The flat keys of an extractor whose frames are stated; the whole clip counts."""
-
-        def refuse(key: str, what: str) -> None:
-            self.refuse((*at, key), f"{key} can't be followed: {what}")
-
-        variants = tuple(framed_features(root, refuse))
+        variants = tuple(framed_features(root, self._refusing(at)))
         return replace(self.file, variants=variants, strides=_STRIDES["htk"])
 
-    def flat(self) -> AudioProcessor:
+    def _refusing(self, at: DocPath) -> Callable[[str, str], None]:
+        return lambda key, what: self.refuse((*at, key), f"{key} can't be followed: {what}")
+
+    def _flat(self, root: Members, at: DocPath) -> AudioProcessor:
         """The flat keys of an extractor: clips reflected at their ends, filled up with silence to a fixed length."""
-        root = self.file.text.root
-        assert isinstance(root, dict)
         if root.get("preemphasis"):
             what = (
                 f"preemphasis is {root['preemphasis']!r}: these keys do not say which bands, which logarithm and what "
             )
             what += "around the clip go with it; write the file as feature_extraction.sequence, whose operations "
-            self.refuse(("preemphasis",), f"{what}({_spelled(('emphasised', 'natural'))}) have them all")
+            what += f"({_spelled(('emphasised', 'natural'))}) have them all, or with the extractor's class as "
+            self.refuse((*at, "preemphasis"), f"{what}feature_extractor_type, one of {', '.join(EXTRACTORS)}")
             return self.file
         for key, plain in _FLAT_WITHOUT_EFFECT.items():
             if root.get(key) not in (None, *plain):
-                self.refuse((key,), f"{key} is {root[key]!r}; features with {plain[-1]!r} are offered")
+                self.refuse((*at, key), f"{key} is {root[key]!r}; features with {plain[-1]!r} are offered")
         for key, wanted in (("n_fft", FFT), ("hop_length", HOP), ("sampling_rate", RATE), ("padding_value", 0)):
             if root.get(key, wanted) != wanted:
-                self.refuse((key,), f"{key} is {root[key]!r}; features with {wanted} are offered")
+                self.refuse((*at, key), f"{key} is {root[key]!r}; features with {wanted} are offered")
         mels, seconds = root.get("feature_size"), root.get("chunk_length", _SECONDS)
         for key, value, most in (("feature_size", mels, 512), ("chunk_length", seconds, 3600)):
             if not _whole(value) or not 0 < int(str(value)) <= most:
-                self.refuse((key,), f"{key} is {value!r}: a whole number from 1 to {most}")
+                self.refuse((*at, key), f"{key} is {value!r}: a whole number from 1 to {most}")
         if self.problems:
             return self.file
         return replace(self.file, mels=int(str(mels)), window=int(str(seconds)) * RATE)
@@ -239,6 +251,10 @@ def _spelled(chain: tuple[str, ...]) -> str:
     """A chain in the format's own names, the first one of each kind."""
     names = {form.does: name for name, form in reversed(tuple(AUDIO_OPERATIONS.items()))}
     return ", ".join(names[each] for each in chain)
+
+
+def _too_wide(variants: Iterable[AudioFeatures]) -> bool:
+    return any(each.mels * max(each.fft, each.bank[0]) > _MOST_WEIGHTS for each in variants)
 
 
 def _whole(value: Json) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 from genai_compiler.read.audio_features import AudioFeatures, Refuse, htk
 from genai_compiler.read.audio_operations import AUDIO_OPERATIONS, MOST_FRAME, MOST_RATE, RATE, audio_fault
 from genai_compiler.read.config_json import Json
+from genai_compiler.read.flat_keys import members_of
 from genai_compiler.read.places import DocPath
 
 _KEYS = ("feature_size", "frame_length", "fft_length", "hop_length", "mel_floor")
-_PARTS = ("feature_extractor", "audio_processor")
 _FORM = next(form for form in AUDIO_OPERATIONS.values() if form.does == "htk")
 _WITHOUT_EFFECT: Mapping[str, tuple[Json, ...]] = {
     "dither": (0, None),
@@ -26,12 +26,7 @@ _LENGTHS = {"frame_length": MOST_FRAME, "hop_length": MOST_FRAME, "sampling_rate
 
 def hf_sound(root: Json) -> tuple[Mapping[str, Json], DocPath] | None:
     """(the members of such an extractor, where they stand), None where neither a file nor a part of it is one."""
-    if not isinstance(root, dict):
-        return None
-    if all(each in root for each in _KEYS):
-        return root, ()
-    parts = ((root.get(key), key) for key in _PARTS)
-    return next(((part, (key,)) for part, key in parts if isinstance(part, dict) and set(_KEYS) <= {*part}), None)
+    return members_of(root, lambda members: set(_KEYS) <= {*members})
 
 
 def framed_features(root: Mapping[str, Json], refuse: Refuse) -> Iterator[AudioFeatures]:

@@ -5,21 +5,22 @@ from typing import Any
 
 from genai_runtime.adapters.audio.program import entries_in, variant_of
 from genai_runtime.adapters.audio.resample import length_at
+from genai_runtime.adapters.audio.sound_file import extent_of
 from genai_runtime.adapters.audio.stated_features import AudioFeatures, frames_in
-from genai_runtime.adapters.audio.wav import parse_wav
 from genai_runtime.problem import ExecutionError, RequestError
 
 
 def entries_of_sound(data: bytes, heard: Mapping[str, Any]) -> int:
-    """The entries of the sound in the bytes of a WAV file.
+    """The entries of the sound in the bytes of a file.
 
-    heard: `variants`, `strides` and `most` of its program. Raises RequestError `bad-audio`.
+    heard: `variants`, `strides` and `most` of its program. Raises RequestError `bad-audio`; LoadError
+    `miniaudio-missing`.
     """
     try:
-        form, samples = parse_wav(data)
+        frames, rate = extent_of(data)
     except ExecutionError as fault:
         raise RequestError(fault.code, fault.what, help=fault.help) from fault
-    how = variant_of([AudioFeatures(**each) for each in heard["variants"]], form.rate)
-    count = length_at(len(samples) // max(form.block, 1), form.rate, how.rate)
+    how = variant_of([AudioFeatures(**each) for each in heard["variants"]], rate)
+    count = length_at(frames, rate, how.rate)
     count = min(count, heard["most"]) if heard["most"] else count
-    return entries_in(frames_in(count, how), heard["strides"])
+    return entries_in(max(frames_in(count, how) - how.blank, 0), heard["strides"])

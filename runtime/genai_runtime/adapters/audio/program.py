@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from genai_runtime.adapters.audio.log_mel import HOP, RATE, fitted_frames, log_mel
 from genai_runtime.adapters.audio.resample import resample
+from genai_runtime.adapters.audio.sound_file import read_sound
 from genai_runtime.adapters.audio.stated_features import AudioFeatures, frames_in, stated_features
-from genai_runtime.adapters.audio.wav import MAX_SAMPLES, read_wav
+from genai_runtime.adapters.audio.wav import MAX_SAMPLES
 from genai_runtime.adapters.audio.waveform import Samples, downmix, fit, rescale, zero_mean_unit_variance
 from genai_runtime.adapters.files import split_files
 from genai_runtime.problem import ExecutionError, RequestError
@@ -51,7 +52,7 @@ class AudioProgram:
         """Every output by port, one row a file.
 
         Raises RequestError, for files are a caller's: `bad-audio`, `audio-too-long`, `audio-too-short` (no frame),
-        `audio-window` (several files of no fixed length).
+        `audio-window` (several files of no fixed length). LoadError `miniaudio-missing`.
         """
         try:
             return self._rows(files)
@@ -80,19 +81,20 @@ class AudioProgram:
     def _stated(self, files: Sequence[bytes]) -> dict[str, Array | Value]:
         rows: list[Array] = []
         for at, content in enumerate(files):
-            samples, rate = read_wav(content)
+            samples, rate = read_sound(content)
             how = variant_of(self.variants, rate)
             clip = resample(downmix(samples), rate, how.rate, "lanczos")
             clip = clip[: self.most] if self.most else clip
             hold_features(frames_in(len(clip), how), how, len(files))
             made = stated_features(clip, how)
             rows.append(made.T if how.bands_first else made)
-            if not len(rows[-1]):
+            if len(rows[-1]) <= how.blank:
                 raise _too_short(len(clip), how.rate, f" {at}" if len(files) > 1 else "")
-        counts = np.array([len(each) for each in rows], np.int64)
+        blank = self.variants[0].blank
+        counts = np.array([len(each) - blank for each in rows], np.int64)
         contents: Mapping[str, Callable[[], Array]] = {
             "audio_features": lambda: _together(rows, self.variants[0].bands_first),
-            "frame_mask": lambda: np.arange(counts.max()) < counts[:, None],
+            "frame_mask": lambda: np.arange(counts.max() + blank) < counts[:, None],
             "valid_frames": lambda: counts,
             "entries": lambda: np.array([entries_in(int(each), self.strides) for each in counts], np.int64),
         }
@@ -100,7 +102,7 @@ class AudioProgram:
         return {port: _as_type(contents[content](), types.get(port)) for port, content in self.outputs}
 
     def _samples(self, content: bytes) -> Samples:
-        samples, rate = read_wav(content)
+        samples, rate = read_sound(content)
         sound = downmix(samples), rate
         for op, number in self.steps:
             sound = _STEPS[op](sound, number)

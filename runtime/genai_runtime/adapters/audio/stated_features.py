@@ -32,7 +32,8 @@ class AudioFeatures:
     bank: the transform and the rate for which bands are made, 0: `fft` and `rate`; bins: of the spectrum that count,
     0: all. floor: added under the logarithm, or `clipped`, the least there is. mean, deviation: of each band, taken
     away and divided by. spread: above 0: each band has its mean over the clip taken away and is divided by its
-    deviation plus this. bands_first: [mels, frames], else [frames, mels].
+    deviation plus this. bands_first: [mels, frames], else [frames, mels]. blank: how many frames at the end do not
+    count: they are zeros, and no part of the clip's means.
     """
 
     rate: int
@@ -45,11 +46,11 @@ class AudioFeatures:
     behind: int = 0
     emphasis: Literal["", "clip", "frame", "next"] = ""
     alpha: float = 0.0
-    window: Literal["hann", "hamming", "none"] = "hann"
+    window: Literal["hann", "symmetric-hann", "hamming", "none"] = "hann"
     gain: float = 1.0
     fft: int = 0
     power: bool = True
-    bands: Literal["slaney", "htk", "natural"] = "slaney"
+    bands: Literal["slaney", "htk", "natural", "kaldi"] = "slaney"
     low: float = 0.0
     high: float = 0.0
     bank: tuple[int, int] = (0, 0)
@@ -60,10 +61,11 @@ class AudioFeatures:
     deviation: tuple[float, ...] = ()
     spread: float = 0.0
     bands_first: bool = False
+    blank: int = 0
 
 
 def frames_in(samples: int, how: AudioFeatures) -> int:
-    """How many frames a clip of so many samples has."""
+    """How many frames a clip of so many samples has, blank ones among them."""
     if how.window == "none":
         return -(-samples // how.frame)
     return max(0, (samples + how.before + how.behind - how.span) // how.hop + 1)
@@ -75,13 +77,15 @@ def stated_features(samples: Singles, how: AudioFeatures) -> Singles:
     if how.window == "none":
         raw = np.pad(samples, (0, count * how.frame - len(samples)))
         return raw.reshape(count, how.frame)
-    made = _logarithms(samples, count, how)
+    made = _logarithms(samples, max(count - how.blank, 0), how)
     if how.mean:
         made -= np.array(how.mean)
     if how.deviation:
         made /= np.array([each or 1.0 for each in how.deviation])
     if how.spread:
         made = _evened(made, how.spread)
+    if how.blank:
+        made = np.pad(made, ((0, how.blank), (0, 0)))
     return np.ascontiguousarray(made.T if how.bands_first else made, np.float32)
 
 
@@ -125,12 +129,16 @@ def _evened(features: Floats, spread: float) -> Floats:
     return evened
 
 
-def _hamming(length: int) -> Floats:
-    """The symmetric Hamming window."""
-    return 0.54 - 0.46 * np.cos(2.0 * np.pi * np.arange(length) / max(length - 1, 1))
+def _symmetric(middle: float) -> Callable[[int], Floats]:
+    """A window whose two ends are alike: `middle` and a cosine."""
+    return lambda length: middle - (1.0 - middle) * np.cos(2.0 * np.pi * np.arange(length) / max(length - 1, 1))
 
 
-_WINDOWS: dict[str, Callable[[int], Floats]] = {"hann": hann, "hamming": _hamming}
+_WINDOWS: dict[str, Callable[[int], Floats]] = {
+    "hann": hann,
+    "symmetric-hann": _symmetric(0.5),
+    "hamming": _symmetric(0.54),
+}
 
 
 # ---- bands -----------------------------------------------------------------------------------------------------------
@@ -148,8 +156,8 @@ def bands_of(how: AudioFeatures) -> Floats:
 def _triangles(scale: str, mels: int, fft: int, rate: int, low: float, high: float) -> Floats:
     """Triangles of height 1 between places that lie evenly on a mel scale.
 
-    htk: straight lines over the bins of the transform. natural: straight lines over the mel scale itself, of the bins
-    whose middle lies above the one nearest to `low` and below the one nearest to `high`.
+    htk: straight lines over the bins of the transform. kaldi: straight lines over the mel scale itself; natural: the
+    same, of the bins whose middle lies above the one nearest to `low` and below the one nearest to `high`.
     """
     bins = np.arange(fft // 2 + 1)
     if scale == "htk":

@@ -47,52 +47,52 @@ def read_wav(content: bytes) -> tuple[Samples, int]:
     decode = _DECODERS.get((form.tag, form.bits))
     if decode is None:
         kind = {PCM: "integer PCM", IEEE_FLOAT: "float"}.get(form.tag, f"format {form.tag:#x}")
-        raise _refused(f"its samples are {kind} of {form.bits} bits", "integers of 8, 16, 24, 32 or floats of 32, 64")
+        raise unreadable(f"its samples are {kind} of {form.bits} bits", "integers of 8, 16, 24, 32 or floats of 32, 64")
     width = form.channels * form.bits // 8
     if form.block != width:
-        raise _refused(f"it says {form.block} bytes a frame, and {form.channels} channels take {width}")
+        raise unreadable(f"it says {form.block} bytes a frame, and {form.channels} channels take {width}")
     if len(data) // (form.bits // 8) > MAX_SAMPLES:
-        raise _refused(f"it has more than {MAX_SAMPLES} samples", "cut it into parts")
+        raise unreadable(f"it has more than {MAX_SAMPLES} samples", "cut it into parts")
     if len(data) % width:
-        raise _refused(f"its {len(data)} bytes of sound are no whole number of frames of {width} bytes")
+        raise unreadable(f"its {len(data)} bytes of sound are no whole number of frames of {width} bytes")
     samples = decode(data).reshape(-1, form.channels)
     if form.tag == IEEE_FLOAT and not np.isfinite(samples).all():
-        raise _refused("a sample is no finite number")
+        raise unreadable("a sample is no finite number")
     return samples, form.rate
 
 
 def parse_wav(content: bytes) -> tuple[Form, memoryview]:
     """The form of a WAV file and its bytes of sound. Raises ExecutionError `bad-audio`."""
     if len(content) < 12 or content[:4] != b"RIFF" or content[8:12] != b"WAVE":
-        raise _refused("it does not begin as a WAV file does (RIFF .... WAVE)", "convert it to WAV")
+        raise unreadable("it does not begin as a WAV file does (RIFF .... WAVE)", "convert it to WAV")
     view, at, form = memoryview(content), 12, None
     while len(view) - at >= 8:
         name, size = bytes(view[at : at + 4]), struct.unpack_from("<I", view, at + 4)[0]
         rest = len(view) - at - 8
         size = rest if name == b"data" and size == OPEN_ENDED else size
         if size > rest:
-            raise _refused(f"its chunk {name!r} says {size} bytes and {rest} are left", "it may be cut short")
+            raise unreadable(f"its chunk {name!r} says {size} bytes and {rest} are left", "it may be cut short")
         body = view[at + 8 : at + 8 + size]
         if name == b"fmt ":
             form = _form(body)
         elif name == b"data":
             if form is None:
-                raise _refused("its sound comes before its format")
+                raise unreadable("its sound comes before its format")
             return form, body
         at += 8 + size + size % 2
-    raise _refused("it has no sound" if form else "it has no format")
+    raise unreadable("it has no sound" if form else "it has no format")
 
 
 def _form(body: memoryview) -> Form:
     if len(body) < 16:
-        raise _refused(f"its format takes {len(body)} bytes, at least 16 are needed")
+        raise unreadable(f"its format takes {len(body)} bytes, at least 16 are needed")
     tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", body)
     if tag == EXTENSIBLE:
         if len(body) < 40 or bytes(body[26:40]) != _SUBFORMAT:
-            raise _refused("its extensible format is none that is known")
+            raise unreadable("its extensible format is none that is known")
         tag = struct.unpack_from("<H", body, 24)[0]
     if not channels or not rate or not bits or bits % 8:
-        raise _refused(f"it says {channels} channels, {rate} Hz, {bits} bits a sample")
+        raise unreadable(f"it says {channels} channels, {rate} Hz, {bits} bits a sample")
     return Form(tag, channels, rate, block, bits)
 
 
@@ -129,7 +129,8 @@ _DECODERS: dict[tuple[int, int], Callable[[memoryview], Samples]] = {
 }
 
 
-def _refused(what: str, help: str = "") -> ExecutionError:
+def unreadable(what: str, help: str = "") -> ExecutionError:
+    """The refusal of a file, `bad-audio`."""
     return ExecutionError("bad-audio", f"the audio file can't be read: {what}", help=help)
 
 
