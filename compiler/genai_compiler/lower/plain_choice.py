@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from genai_compiler.lower.matching import listed, rank_of
+from genai_compiler.lower.plain_front import per_token
 from genai_compiler.lower.plain_ports import PlainPorts
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.signature import Port, Signature
@@ -105,10 +106,11 @@ def _role(graph: Candidate, all_graphs: Sequence[Candidate]) -> str:
 
 
 def _embeds(graph: Candidate, decoder: Candidate) -> bool:
-    """Whether it makes what a decoder without token ids takes, of token ids."""
-    if "token_input" in decoder.ports.io or not _tokens(graph.signature):
+    """Whether it makes, of token ids, what a decoder takes in the place of these, or beside these for each."""
+    if not _tokens(graph.signature):
         return False
     taken = [each for each in decoder.signature.inputs if "float" in each.dtype and rank_of(each) == 3]
+    taken = list(per_token(decoder.ports, decoder.signature)) if "token_input" in decoder.ports.io else taken
     return any(_alike(made, port) for made in graph.signature.outputs for port in taken)
 
 
@@ -161,5 +163,6 @@ def _wires(source: str, one: Candidate, target: str, other: Candidate) -> Iterat
     """What one gives that is in the form of exactly one float input of the other."""
     for port in (each for each in other.signature.inputs if "float" in each.dtype and rank_of(each) in (2, 3)):
         made = [each for each in one.signature.outputs if _alike(each, port)]
+        made = [each for each in made if len(made) == 1 or each.name == port.name]
         if len(made) == 1:
             yield f"{source}.{made[0].name}", f"{target}.{port.name}"
