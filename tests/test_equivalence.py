@@ -46,6 +46,7 @@ def test_every_fixture_is_run_here() -> None:
     elsewhere |= {"tiny-turns"}  # tests/runtime/test_settled.py
     elsewhere |= {"tiny-encoder-v2", "tiny-media-v2", "tiny-minimal-v2", "tiny-vision-v2"}  # tests/test_pipelines.py
     elsewhere |= {"tiny-budget-v1", "tiny-even-bands-v2", "tiny-fields-v2", "tiny-tiles-v2"}  # test_processor_fixtures
+    elsewhere |= {"tiny-own-tokens-v1"}  # tests/test_own_tokens.py
     elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
     elsewhere |= {"tiny-vision-stages-v1"}  # tests/test_vision_stages.py

@@ -43,6 +43,11 @@ CLASSES = {
         "test_v1_classes.py::test_an_embedding_runs_with_every_token_and_a_vision_model_with_the_prompt",
         "test_real_stages.py::test_tokens_with_and_without_an_image_are_the_expected_ones",
     ),
+    "token ids beside embeddings": (
+        "test_own_tokens.py::test_text_gives_the_tokens_of_a_plain_loop_and_of_the_reference",
+        "test_own_tokens.py::test_media_with_the_prompt",
+        "test_own_tokens.py::test_the_first_of_several_stages_takes_both",
+    ),
     "positions of three axes": (
         "lower/test_hybrids.py::test_text_has_one_position_on_all_three_axes",
         "test_real_stages.py::test_tokens_with_and_without_an_image_are_the_expected_ones",

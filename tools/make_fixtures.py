@@ -22,7 +22,13 @@ from tools.fixtures.genai_v2 import (
 from tools.fixtures.held_decoder import tiny_held_state
 from tools.fixtures.pictures import negatives
 from tools.fixtures.policy_decoder import tiny_decoder
-from tools.fixtures.processors import tiny_budget_v1, tiny_even_bands_v2, tiny_fields_v2, tiny_tiles_v2
+from tools.fixtures.processors import (
+    tiny_budget_v1,
+    tiny_even_bands_v2,
+    tiny_fields_v2,
+    tiny_own_tokens_v1,
+    tiny_tiles_v2,
+)
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
 from tools.fixtures.searching import wide_search
 from tools.fixtures.shifted import tiny_shifted_v1
@@ -55,6 +61,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-held-state": tiny_held_state,
     "tiny-media-v2": tiny_media_v2,
     "tiny-minimal-v2": tiny_minimal_v2,
+    "tiny-own-tokens-v1": tiny_own_tokens_v1,
     "tiny-runtime-policy": tiny_runtime_policy,
     "tiny-shifted-v1": tiny_shifted_v1,
     "tiny-stages-v1": tiny_stages_v1,

@@ -38,7 +38,7 @@ conformance suite. *Equal* means: compiled and run, and what came out is what an
 interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_real_pipelines.py,
 test_bare_packages.py, test_conformance.py, lower/test_plain_folder.py, lower/test_plain_stages.py and
 lower/test_single_pass.py hold it, package by package); for this repository's own fixtures, what a plain loop over their
-graphs gives (test_pipelines.py, test_stages.py, test_vision_stages.py, lower/test_config_models.py,
+graphs gives (test_pipelines.py, test_own_tokens.py, test_stages.py, test_vision_stages.py, lower/test_config_models.py,
 lower/test_pipeline_pass.py).
 *Compiled* is what needs an operator that no CPU has, caches in pages (with it written out in other operators,
 lower/test_paged.py gets the expected tokens). *Refused* means: with a code, a place and a way out, before anything was
@@ -53,6 +53,7 @@ FIXTURES = {
     "tiny-encoder-decoder-v1": (GENAI, "encoder-decoder, caches computed once"),
     "tiny-stages-v1": (GENAI, "decoder in stages"),
     "tiny-vision-stages-v1": (GENAI, "vision model and decoder in stages"),
+    "tiny-own-tokens-v1": (GENAI, "pictures and sound before an embedding"),
     "tiny-minimal-v2": (AGAIN, "dense decoder"),
     "tiny-encoder-v2": (AGAIN, "encoder-decoder"),
     "tiny-vision-v2": (AGAIN, "VLM"),

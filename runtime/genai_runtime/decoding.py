@@ -49,11 +49,11 @@ class DecoderSpec:
     counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or `valid` after
     it; of one row, [1, 1] `last` is one less than these, [1] `current` the same, `room` what fits. front: (component,
     (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
-    component. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of
-    rank 3 [3, tokens]. prompt_component: what runs with the prompt, "" for the same; one_by_step: but for a prompt of
-    one token. window: (tokens a run, what fills the last run up) of a prompt. shift: caches move by what a run adds:
-    (columns that past and new ones are together, what empty ones hold, whether padding stands before a prompt). alone:
-    a run takes one row. lengths: what is fed in the place of a mask.
+    component, also in an output's place where the decoder takes them too. pages: rows are packed into one axis and
+    caches kept in pages; positions of rank 2 are then [tokens], of rank 3 [3, tokens]. prompt_component: what runs with
+    the prompt, "" for the same; one_by_step: but for a prompt of one token. window: (tokens a run, what fills the last
+    run up) of a prompt. shift: caches move by what a run adds: (columns of past and new ones, what empty ones hold,
+    whether padding stands before a prompt). alone: a run takes one row. lengths: what is fed in the place of a mask.
     """
 
     component: str
@@ -90,12 +90,14 @@ class Front:
     def __init__(self, session: Any, spec: DecoderSpec) -> None:
         _, streams = spec.front or ("", ())
         self._run, self._tokens = binding.run_with_values(session, spec.origin), spec.tokens
-        self._outputs, self._ports = [made for made, _ in streams], [taken for _, taken in streams]
+        self._outputs = [made for made, _ in streams if made != spec.tokens]
+        self._ports = [taken for made, taken in streams if made != spec.tokens]
+        self._own = [taken for made, taken in streams if made == spec.tokens]
 
     def run(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
         """The decoder's inputs for these tokens, by port. Raises what the session raises."""
         made = binding.results(self._run({**media, self._tokens: tokens}, self._outputs, None))
-        return dict(zip(self._ports, made, strict=True))
+        return dict(zip(self._ports, made, strict=True)) | dict.fromkeys(self._own, tokens)
 
 
 class Decoder:

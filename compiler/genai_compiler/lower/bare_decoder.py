@@ -28,6 +28,7 @@ from genai_compiler.lower.merge_facts import (
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import merge_paged, with_pages
+from genai_compiler.lower.own_tokens import looked_up
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.switched_state import switched_decoder
@@ -115,7 +116,8 @@ class DecoderSource:
         masks = source_masks(flat, told(), Edges(prompts)) if fed else ()  # an encoder beside it, and its mask
         over_source = frozenset(each.name for each in masks)
         together = tuple((each.past.name, each.present.name) for each in self.combined)
-        around = Surroundings(tokens, streams, fed, unread, self.zeros, flag, crossed, over_source, combined=together)
+        ids = looked_up(model.graph, signature, flat) if front is not None else frozenset[str]()
+        around = Surroundings(tokens, streams, fed, unread, self.zeros, flag, crossed, over_source, None, together, ids)
         ports, found = match_io(self.io, signature, around, self.path, self.places, told)
         decoder, static = replace(self._numbered(ports.decoder), combined=self.combined), ports.static
         merge = Merge(self.stated or self._stated(), signature)
@@ -171,6 +173,7 @@ class DecoderSource:
             combined=combined,
             flag=Flag(networks.flag, networks.later) if networks is not None else None,
             crossed=over_encoder,
+            own_tokens=decoder.own_tokens,
         )
         return facts, text, ordered(problems)
 

@@ -164,6 +164,7 @@ def config_decoder(
         window=joined.window if joined is not None else None,
         shifted=shifted,
         shift=shift,
+        own_tokens=ports.own_tokens,
     )
     return ConfigDecoder(facts, text, defaults, tuple(problems), ports.unnamed)
 

@@ -1,6 +1,7 @@
 """Which output of a v1 configuration's components is which input of the next: by the names it gives both ends.
 
-An end that a graph lacks is found where exactly one port fits; the false name is reported.
+An end that a graph lacks is found where exactly one port fits; the false name is reported. What an embedding gives
+beside the embeddings goes where the decoder calls it the same.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from genai_compiler.read.port_names import PortNames
 from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.suggest import did_you_mean
 
-DECODER = "decoder"
+DECODER, _FRONT = "decoder", "embedding"
 # (component, key of its outputs, component, key of its inputs)
 _JOINS = (
     ("vision", "image_features", "embedding", "image_features"),
@@ -62,7 +63,16 @@ def join_components(
         if source in signatures and target in signatures
         for edge in _edges(joining, source, made, target, taken)
     ]
-    return tuple(edges), tuple(joining.problems)
+    return (*edges, *_unnamed_streams(joining, edges)), tuple(joining.problems)
+
+
+def _unnamed_streams(joining: _Joining, edges: list[Edge]) -> Iterator[Edge]:
+    """Further outputs of the embedding that the decoder takes by their own names, which the text leaves out."""
+    taken = {each.input.name for each in edges if each.target == DECODER}
+    made = {each.name: each for each in joining.signatures[_FRONT].outputs} if _FRONT in joining.signatures else {}
+    for port in joining.signatures[DECODER].inputs if made else ():
+        if port.name in made and port.name not in taken and not contradict(made[port.name], port):
+            yield Edge(_FRONT, made[port.name], DECODER, port)
 
 
 def _edges(joining: _Joining, source: str, made: str, target: str, taken: str) -> Iterator[Edge]:

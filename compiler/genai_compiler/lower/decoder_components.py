@@ -123,6 +123,9 @@ def decoder_component(facts: DecoderFacts) -> Data:
     if facts.front is not None:
         inputs = {taken.name: stream_contract(taken) for _, taken in facts.front.streams}
         roles = {facts.front.streams[0][1].name: "inputs_embeds"}
+    if facts.own_tokens is not None:
+        inputs[facts.own_tokens.name] = token_contract(facts)
+        roles[facts.own_tokens.name] = "token_ids"
     if mask is not None:
         inputs[mask.name] = application_contract(mask, "total_sequence")
         roles[mask.name] = "attention_mask"

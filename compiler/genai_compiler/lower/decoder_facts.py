@@ -278,7 +278,8 @@ class DecoderFacts:
     the workflow input that the decoder starts from; start: the token there when nobody gives one, None when nobody
     says. mask_use: see read.graph_facts. aliasing: whether past and present may (or must) be one buffer. flag: what
     picks a network; crossed: the caches that the network for the prompt alone gives. shifted: caches that drop their
-    oldest columns; shift: how they move.
+    oldest columns; shift: how they move. own_tokens: the decoder's own input for the ids of which a front makes
+    embeddings, [batch, sequence], None where embeddings are all it takes of them.
     """
 
     artifact: str
@@ -314,6 +315,7 @@ class DecoderFacts:
     crossed: tuple[CrossState, ...] = ()
     shifted: tuple[ShiftedState, ...] = ()
     shift: CacheShift | None = None
+    own_tokens: Port | None = None
 
     @property
     def paged_states(self) -> tuple[PagedState, ...]:

@@ -267,6 +267,7 @@ def _invoke_decoder(facts: DecoderFacts) -> Data:
     inputs = {facts.token_ids.name: PACKED if facts.paged is not None else facts.prompt}
     if facts.front is not None:
         inputs = {taken.name: f"step.{facts.front.component}.{made.name}" for made, taken in facts.front.streams}
+    inputs |= {facts.own_tokens.name: facts.prompt} if facts.own_tokens is not None else {}
     inputs |= application_inputs(facts)
     inputs |= {each.port.name: each.value for each in facts.extras if each.value}
     inputs |= {port.name: f"package.{port.name}" for port in (*facts.zero_inputs, *facts.unread)}

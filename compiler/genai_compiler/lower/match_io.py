@@ -13,6 +13,7 @@ from genai_compiler.lower.match_paged import packed_integers, three_packed, told
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
+from genai_compiler.lower.own_tokens import other_tokens
 from genai_compiler.lower.plain_state import PlainState
 from genai_compiler.lower.static_cache import static_cache
 from genai_compiler.lower.unnamed_state import ByGraph, Found, unnamed_state
@@ -111,6 +112,7 @@ def match_io(
     mask = matching.input(io.attention_mask_input, "attention_mask_input")
     positions = matching.input(io.position_ids_input, "position_ids_input")
     tokens = surroundings.tokens or matching.input(io.token_input, "token_input")
+    own_tokens = _own_tokens(io, surroundings, matching) if surroundings.tokens is not None else None
     for name in surroundings.streams:
         matching.unclaimed.pop(name, None)
     for zero in (*surroundings.zeros, *([surroundings.flag] if surroundings.flag is not None else [])):
@@ -166,9 +168,10 @@ def match_io(
     if positions is None and io.position_ids_input is None:
         flat = [each for each in _flat_integers(matching) if each.name not in surroundings.over_source]
         positions = matching.pick(flat, "position_ids_input", "positions", False)
-    _check_integers(tokens, mask, positions, matching)
+    _check_integers(own_tokens or tokens, mask, positions, matching)
     _refuse_unclaimed(matching)
-    found = MatchedPorts(tokens, mask, positions, logits, hidden, surroundings.zeros, keys, values, fixed)
+    state = (keys, values, fixed)
+    found = MatchedPorts(tokens, mask, positions, logits, hidden, surroundings.zeros, *state, own_tokens=own_tokens)
     return IoPorts(found, static, tuple(extras), unread, crossed), tuple(matching.problems)
 
 
@@ -276,6 +279,19 @@ def _find_tokens(io: BareIo, sequence: str | None, matching: IoMatching) -> Port
         return None
     fits = [each for each in _flat_integers(matching) if sequence is None or _last_extent(each) == sequence]
     return matching.pick(fits, "token_input", "token ids", True)
+
+
+def _own_tokens(io: BareIo, surroundings: Surroundings, matching: IoMatching) -> Port | None:
+    """The decoder's own port for the ids that another graph makes embeddings of: the named one, else the only one that
+    looks into a table of the vocabulary.
+    """
+    named = matching.input(io.token_input, "token_input")
+    if named is None and io.token_input is None:
+        fits = [each for each in _flat_integers(matching) if each.name in surroundings.looked_up]
+        named = matching.pick(fits, "token_input", "token ids beside the embeddings", False)
+    if named is not None and surroundings.tokens is not None and (doubt := other_tokens(named, surroundings.tokens)):
+        matching.report("wrong-port", ("token_input",), doubt, "export both graphs with one type")
+    return named
 
 
 def _packed(

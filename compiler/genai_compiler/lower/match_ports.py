@@ -18,6 +18,7 @@ from genai_compiler.lower.matching import (
     spell_port,
     template_layers,
 )
+from genai_compiler.lower.own_tokens import other_tokens
 from genai_compiler.lower.unnamed_state import ByGraph, unnamed_state
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
@@ -32,7 +33,7 @@ class MatchedPorts:
 
     extras: what stages before the loop feed. combined: caches that hold keys and values together. unnamed: state among
     these that no name has found, but the graph. paged: what tells rows and pages apart; keys and values are then caches
-    in pages. lengths: what tells one row its length.
+    in pages. lengths: what tells one row its length. own_tokens: the ids beside the embeddings that are made of them.
     """
 
     token_ids: Port | None
@@ -49,6 +50,7 @@ class MatchedPorts:
     unnamed: tuple[LayerPorts, ...] = ()
     paged: PagedPorts | None = None
     lengths: tuple[LengthPort, ...] = ()
+    own_tokens: Port | None = None
 
 
 def match_ports(
@@ -68,6 +70,7 @@ def match_ports(
     window = around.joined.window.size if around.joined is not None and around.joined.window is not None else 1
     paged = match_paged(matching, signature.paged)
     tokens = around.tokens or _token_ids(matching, paged is not None, window)
+    own_tokens = _own_tokens(matching, around.tokens, window) if around.tokens is not None else None
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
     if paged is not None:
         check_packed(matching, tokens, mask, positions)
@@ -90,7 +93,7 @@ def match_ports(
     unnamed = (*more[0], *more[1], *more[2])
     told_ports = (tokens, mask, positions, logits, hidden)
     state = (keys, values, fixed)
-    ports = MatchedPorts(*told_ports, zeros, *state, extras, combined, unnamed, paged, lengths)
+    ports = MatchedPorts(*told_ports, zeros, *state, extras, combined, unnamed, paged, lengths, own_tokens)
     return ports, tuple(matching.problems)
 
 
@@ -125,6 +128,18 @@ def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
         what = f"input {port.name!r} is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
         help = "a graph that takes rows packed into one axis takes a table of pages too; name it in block_table"
         matching.problem("unsupported-package-class", (*INPUTS, "input_ids"), what, help)
+    elif port is not None:
+        _check_open_length(matching, "input_ids", port, window)
+    return port
+
+
+def _own_tokens(matching: Matching, tokens: Port, window: int) -> Port | None:
+    """The decoder's own port for the ids that go through `tokens` of another graph; None where it takes none."""
+    if matching.config.decoder.inputs["input_ids"] not in matching.unclaimed:
+        return None
+    port = matching.claim("input_ids")
+    if port is not None and (doubt := other_tokens(port, tokens)):
+        matching.problem("wrong-port", (*INPUTS, "input_ids"), doubt, "export both graphs with one type")
     elif port is not None:
         _check_open_length(matching, "input_ids", port, window)
     return port

@@ -39,7 +39,8 @@ class Surroundings:
     model that makes embeddings of tokens; streams: the decoder's inputs that it feeds. flag: the input that picks one
     network for the prompt and one for later tokens; crossed: (past, present) of the caches that the first gives.
     over_source: masks over what an encoder gives. joined: the stages that the decoder is cut into. combined: (past,
-    present) of the caches that hold keys and values together.
+    present) of the caches that hold keys and values together. looked_up: inputs behind a model that makes embeddings
+    which look into a table of the vocabulary all the same.
     """
 
     tokens: Port | None = None
@@ -52,6 +53,7 @@ class Surroundings:
     over_source: frozenset[str] = frozenset()
     joined: Joined | None = None
     combined: tuple[tuple[str, str], ...] = ()
+    looked_up: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -13,6 +13,7 @@ from typing import Any
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.matching import listed, rank_of
 from genai_compiler.lower.pipeline_places import as_wide
+from genai_compiler.lower.plain_front import per_token
 from genai_compiler.lower.plain_ports import PlainPorts
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.signature import Port, Signature
@@ -118,10 +119,11 @@ def _role(graph: Candidate, all_graphs: Sequence[Candidate]) -> str:
 
 
 def _embeds(graph: Candidate, decoder: Candidate) -> bool:
-    """Whether it makes what a decoder without token ids takes, of token ids."""
-    if "token_input" in decoder.ports.io or not _tokens(graph.signature):
+    """Whether it makes, of token ids, what a decoder takes in the place of these, or beside these for each."""
+    if not _tokens(graph.signature):
         return False
     taken = [each for each in decoder.signature.inputs if "float" in each.dtype and rank_of(each) == 3]
+    taken = list(per_token(decoder.ports, decoder.signature)) if "token_input" in decoder.ports.io else taken
     return any(_alike(made, port) for made in graph.signature.outputs for port in taken)
 
 
@@ -211,5 +213,6 @@ def _wires(source: str, one: Candidate, target: str, other: Candidate) -> Iterat
     for port in (each for each in other.signature.inputs if "float" in each.dtype and rank_of(each) in (2, 3)):
         edges = [Edge(source, each, target, port) for each in one.signature.outputs]
         made = [each.output for each in edges if _alike(each.output, port) or each.merges]
+        made = [each for each in made if len(made) == 1 or each.name == port.name]
         if len(made) == 1:
             yield f"{source}.{made[0].name}", f"{target}.{port.name}"

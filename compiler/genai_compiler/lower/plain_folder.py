@@ -16,12 +16,14 @@ from genai_compiler.lower.bare_decoder import bare_text_facts
 from genai_compiler.lower.composite import OUTPUT_START, with_rows
 from genai_compiler.lower.decoder_facts import PROMPT
 from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.front_model import FrontModel
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.matching import spell_port
 from genai_compiler.lower.plain_choice import MOST, Candidate, chosen_of, graph_option
 from genai_compiler.lower.plain_defaults import FILE as GENERATION
 from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_encoder import DECODER, PlainEncoder, plain_encoder
+from genai_compiler.lower.plain_front import per_token, plain_front
 from genai_compiler.lower.plain_numbers import PlainSource, StatedNumbers
 from genai_compiler.lower.plain_ports import PlainPorts, plain_ports
 from genai_compiler.lower.single_front import only_files
@@ -64,15 +66,20 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     stated = StatedNumbers.of(config)
     parts, aside = _parts(root, graphs, stated, config)
     decoder, encoder = parts[0] if len(parts) == 1 else _decoder_of(root, parts, graphs), None
+    front: FrontModel | None = None
     ports = decoder.ports
     if len(parts) == 1 and _is_single_pass(decoder, config):
         return _lower_single(root, decoder, stated, places)
     if len(parts) > 1 and not ports.faults:
         other = next(each for each in parts if each is not decoder)
-        encoder = plain_encoder(
-            other.artifact, other.model.graph, other.signature, ports, stated.numbers.get("vocab_size")
-        )
-        ports.faults += encoder.faults
+        graph = other.artifact, other.model.graph, other.signature
+        vocabulary, embedded = stated.numbers.get("vocab_size"), per_token(ports, decoder.signature)
+        if embedded and len(embedded) == len(ports.loose) and not ports.over_source:
+            front, faults = plain_front(*graph, embedded, vocabulary)
+            ports.faults += faults
+        else:
+            encoder = plain_encoder(*graph, ports, vocabulary)
+            ports.faults += encoder.faults
     elif not ports.faults:
         ports.faults += _unfed(ports)
     if ports.faults:
@@ -81,7 +88,8 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     source = PlainSource(root, decoder.artifact, *block, zeros=ports.zeros, numbers=stated)
     try:
         fed, to_encoder = (encoder.fed, encoder.takes_tokens) if encoder is not None else ({}, False)
-        facts, text, problems = source.facts(fed, OUTPUT_START if to_encoder else PROMPT)
+        taken = (front.facts, front.tokens) if front is not None else (None, None)
+        facts, text, problems = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as refused:
         raise CompileError([_at_the_graph(each, decoder.artifact) for each in refused.problems]) from refused
     generation, spots = _side_file(root, GENERATION)
@@ -94,7 +102,7 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     if encoder is not None:
         document = with_stages(document, with_rows((encoder.stage,), encoder.edges, DECODER, facts))
     lowered = source.lowered(facts, document, text, problems)
-    notes = (*_notes(decoder, encoder), *aside, *lowered.notes[1:])
+    notes = (*_notes(decoder, encoder, front), *aside, *lowered.notes[1:])
     return replace(lowered, notes=notes)
 
 
@@ -284,7 +292,7 @@ def _at_the_graph(problem: Problem, artifact: str) -> Problem:
     return replace(problem, where=Place(artifact), path="", help=help)
 
 
-def _notes(decoder: _Part, encoder: PlainEncoder | None) -> list[str]:
+def _notes(decoder: _Part, encoder: PlainEncoder | None, front: FrontModel | None) -> list[str]:
     io = decoder.ports.io
     parts = {
         "token ids": io.get("token_input"),
@@ -297,4 +305,7 @@ def _notes(decoder: _Part, encoder: PlainEncoder | None) -> list[str]:
     if encoder is not None:
         joined = ", ".join(f"{each.output.name!r} goes to {each.input.name!r}" for each in encoder.edges)
         notes.append(f"encoder: {encoder.stage.artifact} runs once; {joined}")
+    if front is not None:
+        joined = ", ".join(f"{made.name!r} goes to {taken.name!r}" for made, taken in front.facts.streams)
+        notes.append(f"embedding: {front.facts.artifact} runs with every token; {joined}")
     return notes

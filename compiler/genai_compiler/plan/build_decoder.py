@@ -258,9 +258,8 @@ class DecoderLoop:
         mask = self._mask(graph, ports.get("attention_mask"))
         positions = ports.get("position_ids")
         counts = tuple(self._counts(inputs))
-        fed = {tokens, ports.get("attention_mask"), positions, *(port for port, _ in extras)}
-        fed |= {each.port for each in counts} | {port for _, port in self._streams()}
-        fed |= {port for role, port in ports.items() if role in OWNED}
+        fed = {tokens if self.front is None else None, *(port for role, port in ports.items() if role in OWNED)}
+        fed |= {port for port, _ in extras} | {each.port for each in counts} | {port for _, port in self._streams()}
         pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
         if packs and pages is None:
             return None

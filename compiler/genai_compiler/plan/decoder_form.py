@@ -6,7 +6,7 @@ value is held against the form, and a loop that deviates is refused at the place
 
 from collections.abc import Iterator, Mapping
 
-from genai_compiler.plan.decoder_front import FrontStep, media_faults, switch_cells
+from genai_compiler.plan.decoder_front import FrontStep, media_faults, switch_cells, tokens_port
 from genai_compiler.plan.report import Path
 from genai_compiler.read.document import (
     Carry,
@@ -81,6 +81,9 @@ def form_faults(
     prompt = taker.inputs.get(tokens, "")
     yield from _carries(workflow, loop, decode, policy, aliases, cells, (tokens, prompt), flags, media)
     yield from _prompt(workflow, prompt, tokens)
+    own = tokens_port(workflow.components[decode.component])
+    if front is not None and own and decode.inputs.get(own) not in (prompt, front.step.outputs.get(tokens)):
+        yield ("steps", at, "inputs", own), f"'{own}' takes the tokens that '{front.step.component}' takes: '{prompt}'"
     yield from _bindings(workflow, decode, roles, aliases, at)
     active = _cell_of(loop, policy.outputs.get("active"))
     if loop.continue_when != active:

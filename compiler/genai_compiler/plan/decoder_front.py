@@ -6,6 +6,8 @@ A cell that it reads beside the tokens starts as what belongs to the prompt and 
 (media of the prompt, nothing afterwards). A decoder without a front may read such cells itself: a flag that picks one
 network for the prompt and another for later tokens.
 
+A decoder that takes the token ids beside what is made of them reads the same value there as the front does.
+
 A decoder over packed rows has a binding there, which takes the two axes of its tokens together.
 """
 
@@ -21,7 +23,8 @@ Fault = tuple[Path, str]
 
 @dataclass(frozen=True)
 class FrontStep:
-    """The invoke at the head of the loop. streams: (its output port, the decoder's input port); media: port -> cell.
+    """The invoke at the head of the loop. streams: (its output port, the decoder's input port); (its port for tokens,
+    the decoder's) where the decoder takes these too. media: port -> cell.
 
     packs: it only takes the two axes of the tokens together.
     """
@@ -34,24 +37,22 @@ class FrontStep:
 
 
 def front_of(workflow: Workflow, loop: LoopStep, decode: InvokeStep) -> FrontStep | None:
-    """The front of a loop whose decoder has no port for [rows, tokens], None when it has none."""
-    declared = workflow.components[decode.component].ports.roles
+    """What makes embeddings of a decoder's tokens, or packs them; None when it takes tokens alone."""
     first = loop.steps[0] if loop.steps else None
     if not isinstance(first, InvokeStep) or first is decode:
         return None
     component = workflow.components.get(first.component)
     if component is not None and _packs(component):
         return _packing(first, component, decode)
-    if (
-        "token_ids" in declared.values()
-        or component is None
-        or not isinstance(component.implementation, OnnxImplementation)
-    ):
+    if component is None or not isinstance(component.implementation, OnnxImplementation):
         return None
     tokens = tokens_port(component)
     made = {value: port for port, value in first.outputs.items()}
     streams = tuple((made[value], port) for port, value in decode.inputs.items() if value in made)
     media = {port: value for port, value in first.inputs.items() if port != tokens}
+    own = tokens_port(workflow.components[decode.component])
+    if tokens and streams and own and decode.inputs.get(own) == first.inputs.get(tokens):
+        streams = (*streams, (tokens, own))
     return FrontStep(first, tokens, streams, media) if tokens and streams else None
 
 

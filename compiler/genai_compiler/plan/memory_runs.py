@@ -166,8 +166,8 @@ class _Runs:
         given.update((count.port, (lengths.batch,)) for count in facts.counts)
         if facts.front is not None:
             made = self._run(facts.front.component, phase, {**given, facts.tokens: tokens}, {})
-            streams = facts.front.streams
-            given.update((taken, _closed(made.get(port), None, lengths)) for port, taken in streams)
+            for port, taken in facts.front.streams:
+                given[taken] = tokens if port == facts.tokens else _closed(made.get(port), None, lengths)
         else:
             given[facts.tokens] = tokens
         runs = (

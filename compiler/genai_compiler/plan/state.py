@@ -116,7 +116,10 @@ class Shift:
 
 @dataclass(frozen=True)
 class Front:
-    """The component that makes embeddings of tokens before every pass. streams: (its output, the decoder's input)."""
+    """The component that makes embeddings of tokens before every pass.
+
+    streams: (its output, the decoder's input); (its input for tokens, the decoder's) where the decoder takes them too.
+    """
 
     component: str
     streams: tuple[tuple[str, str], ...]

@@ -143,7 +143,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
         port, dtype, rank = facts.positions
         yield f"  positions {port} ({dtype})" + (", three copies" if rank == 3 else "")
     if facts.front is not None:
-        streams = ", ".join(f"{made} -> {taken}" for made, taken in facts.front.streams)
+        kind = {facts.tokens: "the tokens"}
+        streams = ", ".join(f"{kind.get(made, made)} -> {taken}" for made, taken in facts.front.streams)
         yield f"  tokens go through {facts.front.component}: {streams}"
     if facts.pages is not None:
         yield from _pages(facts.pages)
