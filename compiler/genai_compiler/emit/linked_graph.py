@@ -2,8 +2,8 @@
 
 Every name inside is the member's own behind the member's place and component, so that a failing operator says where it
 comes from; ports are named as the plan's values, which may be any text. Small weights are copied, external ones
-referenced from the package's folder. Claims of the members about shapes are left out: fixed extents of inputs stay,
-nothing else is needed.
+referenced from the package's folder. Claims of the members about shapes are left out (read/link.py): two files may call
+different extents alike, and ONNX Runtime takes extents of one name for equal.
 """
 
 from pathlib import PurePosixPath
@@ -82,12 +82,10 @@ def _model(graph: Graph, package: Package) -> ModelProto:
 
 
 def _drop_claims(model: ModelProto) -> None:
-    """Take out what the file says of shapes, but for its inputs'. Two files may call different extents alike, and
-    ONNX Runtime takes extents of one name for equal."""
+    """Take out what the file says of shapes behind its own ports."""
     for graph in all_graphs(model):
         del graph.value_info[:]
-        ports = (*graph.input, *graph.output) if graph is not model.graph else graph.output
-        for each in ports:
+        for each in (*graph.input, *graph.output) if graph is not model.graph else ():
             if each.type.HasField("tensor_type"):
                 each.type.tensor_type.ClearField("shape")
     for function in model.functions:

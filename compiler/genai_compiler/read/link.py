@@ -1,6 +1,7 @@
 """Graphs linked by the values that flow between them: the nodes of all in order, every name behind a prefix of its own.
 
-Claims of the members about shapes are left out: fixed extents of inputs stay, nothing else is needed.
+Claims of the members about shapes are left out: fixed extents of inputs stay, and the rank of results that leave, which
+ONNX's checker asks for.
 """
 
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from genai_compiler.read.link_graphs import Member
 
 
 class Link:
-    """The graph under construction. values: the plan's value -> what carries it inside."""
+    """The graph under construction. values: the plan's value -> what carries it inside. ranks: of members' results, by
+    the plan's value, None where a member's graph says none.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, ir.Value] = {}
+        self.ranks: dict[str, int | None] = {}
         self.inputs: list[ir.Value] = []
         self.nodes: list[ir.Node] = []
         self.initializers: list[ir.Value] = []
@@ -40,6 +44,9 @@ class Link:
         self._keep_initializers(graph, set(sources))
         for port, value in member.outputs:
             result = results[port]
+            self.ranks[value] = None if result.shape is None else result.shape.rank()
+            if result.producer() is not None:
+                result.shape = None
             result = sources.get(result, result)
             # An input or a weight that is an output as it is, or a value that has a name of the plan already.
             if result.producer() is None or result in self.values.values():
@@ -49,9 +56,14 @@ class Link:
         self.version = max(self.version, model.ir_version)
 
     def model(self, outputs: tuple[str, ...], name: str = "island") -> ir.Model:
-        """The whole. outputs: the plan's values that something outside reads."""
+        """The whole. outputs: the plan's values that something outside reads.
+
+        Their extents stay open: what inference finds of one is then known by the name that it has inside.
+        """
         for value in outputs:
-            self.values[value].name, self.values[value].shape = value, None
+            rank = self.ranks[value]
+            self.values[value].name = value
+            self.values[value].shape = None if rank is None else ir.Shape([None] * rank)
         graph = ir.Graph(
             self.inputs,
             [self.values[value] for value in outputs],
