@@ -152,12 +152,12 @@ def _whole(root: Path, out: str | Path | None, options: Options, trace: Trace, h
     if not options.writes:
         return Compiled(None, plan, executor, problems, notes, memory)
     with within("emit", plan):
-        stored = _write(plan, loaded, target, executor, options)
+        stored = _write(plan, loaded, executor, target, options, hold)
     return Compiled(target, plan, executor, problems, (*notes, *stored), memory)
 
 
-def _write(plan: Plan, loaded: Package, target: Path, executor: str, options: Options) -> tuple[str, ...]:
-    """Notes on what was stored."""
+def _write(plan: Plan, loaded: Package, executor: str, target: Path, options: Options, hold: Hold) -> tuple[str, ...]:
+    """Make all files, then write them; returns notes on what was stored."""
     path = "package" if options.bundle else relative_path(loaded.root, target)
     graphs, (mapped, files) = graph_files(plan, loaded, options.bundle), tables(plan, loaded)
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)

@@ -38,7 +38,7 @@ from genai_runtime.abi import (
     unmatched_case,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 INPUTS = (
     Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens"),
@@ -58,6 +58,7 @@ INPUTS = (
         application="pixel_values",
         required=False,
         present_as="given.application.pixel_values",
+        needs=(("request.image", "application.pixel_position_ids"),),
     ),
     Input(
         "application.pixel_position_ids",
@@ -67,6 +68,7 @@ INPUTS = (
         application="pixel_position_ids",
         required=False,
         present_as="given.application.pixel_position_ids",
+        needs=(("request.image", "application.pixel_values"),),
     ),
     Input(
         "application.input_features",
@@ -76,6 +78,7 @@ INPUTS = (
         application="input_features",
         required=False,
         present_as="given.application.input_features",
+        needs=(("request.audio", "application.input_features_mask"),),
     ),
     Input(
         "application.input_features_mask",
@@ -85,11 +88,12 @@ INPUTS = (
         application="input_features_mask",
         required=False,
         present_as="given.application.input_features_mask",
+        needs=(("request.audio", "application.input_features"),),
     ),
     Input("request.image", "uint8", ("image_bytes",), role="media", required=False, present_as="given.request.image"),
     Input("package.image.at", "int64", (1,), source="literal", default=0),
     Input("package.image.more", "bool", (1,), source="literal", default=True),
-    Input("package.picture_limit", "int64", (1,), source="literal", default=1024),
+    Input("package.media_limit", "int64", (1,), source="literal", default=2147483647),
     Input("request.audio", "uint8", ("audio_bytes",), role="media", required=False, present_as="given.request.audio"),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
@@ -196,6 +200,7 @@ class Executor:
             ("pixel_values", "pixel_position_ids"),
             ("image_features",),
             "pipeline.workflow.steps[0].cases.true.steps[1].steps[1]",
+            lazy=True,
         )
         self.join_pictures = open_adapter(
             "genai-compile.join-pictures@1",
@@ -210,6 +215,7 @@ class Executor:
             ("pixel_values", "pixel_position_ids"),
             ("image_features",),
             "pipeline.workflow.steps[0].default.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.audio_processor = open_adapter(
             "genai-compile.audio-processor@1",
@@ -232,12 +238,14 @@ class Executor:
             ("input_features", "input_features_mask"),
             ("audio_features",),
             "pipeline.workflow.steps[1].cases.true.steps[1]",
+            lazy=True,
         )
         self.speech_2 = sessions.runner(
             "speech",
             ("input_features", "input_features_mask"),
             ("audio_features",),
             "pipeline.workflow.steps[1].default.cases.true.cases.true.steps[0]",
+            lazy=True,
         )
         self.decoder = Decoder(sessions, DECODER)
 
@@ -270,7 +278,7 @@ class Executor:
         given_request_image = inputs["given.request.image"]
         package_image_at = inputs["package.image.at"]
         package_image_more = inputs["package.image.more"]
-        package_picture_limit = inputs["package.picture_limit"]
+        package_media_limit = inputs["package.media_limit"]
         request_audio = inputs.optional("request.audio")
         given_request_audio = inputs["given.request.audio"]
 
@@ -298,7 +306,7 @@ class Executor:
                 inputs,
             )
             # pipeline.workflow.steps[0].cases.true.steps[1]: loop
-            limit = iteration_limit(package_picture_limit, "pipeline.workflow.steps[0].cases.true.steps[1]")
+            limit = iteration_limit(package_media_limit, "pipeline.workflow.steps[0].cases.true.steps[1]")
             image_at = enter(
                 IMAGE_AT_CELL,
                 package_image_at,
@@ -397,7 +405,7 @@ class Executor:
                     media_image_features_given_files,
                     media_image_features_given_files_next,
                     0,
-                    package_sequence_capacity,
+                    package_media_limit,
                     "pipeline.workflow.steps[0].cases.true.steps[1]",
                 )
                 image_at = image_at_next
@@ -418,7 +426,11 @@ class Executor:
                     vision_image_features_2 = vision_2(application_pixel_values, application_pixel_position_ids)[0]
                     media_image_features_given_tensors_all_0 = vision_image_features_2
                 else:
-                    raise unmatched_case(chosen_case_3, "pipeline.workflow.steps[0].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_3,
+                        "pipeline.workflow.steps[0].default.cases.true",
+                        "pixel_position_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[0].default.default: branch
@@ -431,7 +443,11 @@ class Executor:
                     media_image_features_given_tensors_none = package_no_image_features
                     media_image_features_given_tensors_no_0 = media_image_features_given_tensors_none
                 else:
-                    raise unmatched_case(chosen_case_4, "pipeline.workflow.steps[0].default.default")
+                    raise unmatched_case(
+                        chosen_case_4,
+                        "pipeline.workflow.steps[0].default.default",
+                        "pixel_position_ids",
+                    )
                 media_image_features_given_tensors = media_image_features_given_tensors_no_0
             media_image_features_given = media_image_features_given_tensors
         del (
@@ -442,7 +458,7 @@ class Executor:
             given_request_image,
             package_image_at,
             package_image_more,
-            package_picture_limit,
+            package_media_limit,
             request_image,
         )
         # pipeline.workflow.steps[1]: branch
@@ -488,7 +504,11 @@ class Executor:
                     speech_audio_features_2 = speech_2(application_input_features, application_input_features_mask)[0]
                     media_audio_features_given_tensors_all_0 = speech_audio_features_2
                 else:
-                    raise unmatched_case(chosen_case_7, "pipeline.workflow.steps[1].default.cases.true")
+                    raise unmatched_case(
+                        chosen_case_7,
+                        "pipeline.workflow.steps[1].default.cases.true",
+                        "input_features_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_all_0
             else:
                 # pipeline.workflow.steps[1].default.default: branch
@@ -501,7 +521,11 @@ class Executor:
                     media_audio_features_given_tensors_none = package_no_audio_features
                     media_audio_features_given_tensors_no_0 = media_audio_features_given_tensors_none
                 else:
-                    raise unmatched_case(chosen_case_8, "pipeline.workflow.steps[1].default.default")
+                    raise unmatched_case(
+                        chosen_case_8,
+                        "pipeline.workflow.steps[1].default.default",
+                        "input_features_mask",
+                    )
                 media_audio_features_given_tensors = media_audio_features_given_tensors_no_0
             media_audio_features_given = media_audio_features_given_tensors
         del (
