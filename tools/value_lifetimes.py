@@ -1,4 +1,4 @@
-"""What values between session runs take, and what shared buffers would save: `python -m tools.value_lifetimes FOLDER...`.
+"""What values between runs take, and what shared buffers would save: `python -m tools.value_lifetimes FOLDER...`.
 
 `apart` is every value of the plan in a buffer of its own. `alive` is what is there at the fullest point when each goes
 behind its last read, as pass mark_last_reads has it; results that a steady run keeps count twice. `coloured` is what
