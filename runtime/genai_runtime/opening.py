@@ -94,6 +94,8 @@ def load(
         executor = _executor(made, manifest, sessions)
         for each in seldom:
             sessions.session(each)
+    if noted is not None:
+        noted.watch_adapters(executor)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
     model = Model(manifest, executor, sessions, notices)
     if tokenizer is not None:

@@ -14,11 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from genai_runtime.adapters.registry import Adapter
+
 P = ParamSpec("P")
 T = TypeVar("T")
 RUN, SELECT, TEXT, REQUEST = "session run", "select a token", "make text", "request"
-HOST = "host"
-"""Kinds of spans; `host`: an invoke that numpy does."""
+HOST, ADAPTER = "host", "adapter"
+"""Kinds of spans; `host`: an invoke that numpy does; `adapter`: one that code of the runtime, or a plugin's, does."""
 
 
 class Span(NamedTuple):
@@ -62,6 +64,12 @@ class Timings:
 
         return noted
 
+    def watch_adapters(self, executor: object) -> None:
+        """A span for each call of an adapter that this executor has opened."""
+        for name, held in tuple(vars(executor).items()):
+            if isinstance(held, Adapter):
+                setattr(executor, name, self.timed(ADAPTER, name, held.origin, held))
+
     @contextmanager
     def request(self, name: str) -> Iterator[None]:
         """The span of a whole request: what shares are of."""
@@ -76,7 +84,7 @@ class Timings:
         groups: dict[str, list[int]] = {}
         for span in self.spans:
             if span.kind != REQUEST:
-                name = f"{span.kind}: {span.name}" if span.kind in (RUN, HOST) else span.kind
+                name = f"{span.kind}: {span.name}" if span.kind in (RUN, HOST, ADAPTER) else span.kind
                 groups.setdefault(name, []).append(span.ended - span.begun)
         known = sum(map(sum, groups.values()))
         whole = sum(span.ended - span.begun for span in self.spans if span.kind == REQUEST) or known or 1

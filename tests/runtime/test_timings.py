@@ -1,13 +1,15 @@
 """Where time goes: one span a session run, a choice and a piece of text, counted against what a request must do."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import genai_runtime
+import numpy as np
 import pytest
 from genai_runtime.cli import main
-from genai_runtime.timings import REQUEST, RUN, SELECT, Span, Timings
+from genai_runtime.timings import ADAPTER, REQUEST, RUN, SELECT, Span, Timings
 
 from tests.conftest import Traced
 
@@ -104,3 +106,24 @@ def test_the_command_prints_shares_and_writes_a_trace(
     whole = next(each for each in events if each["cat"] == REQUEST)
     assert whole["ts"] == 0
     assert all(each["ts"] + each["dur"] <= whole["dur"] + 1e-3 for each in events)
+
+
+def test_adapters_have_spans_of_their_own(compiled: Compiled) -> None:
+    """One for each step that the executor says it opens an adapter for, of those that this request comes to."""
+    folder = compiled("tiny-denoiser")[0]
+    stated = re.findall(
+        r'open_adapter\(.*?"(pipeline\.workflow\.steps[^"]*)"', (folder / "executor.py").read_text(), re.S
+    )
+    with genai_runtime.load(folder, threads=1, timings=True) as model:
+        assert model.timings is not None
+        model.run(
+            {
+                "request.input_ids": [[1, 2, 3]],
+                "request.negative_input_ids": [[7]],
+                "noise": np.ones((1, 4, 3, 2), np.float32),
+            }
+        )
+        seen = {each.origin for each in model.timings.spans if each.kind == ADAPTER}
+        assert any(each.name.startswith("adapter: ") for each in model.timings.shares())
+    drawn = {each for each in stated if each.endswith(".default")}
+    assert seen == set(stated) - drawn
