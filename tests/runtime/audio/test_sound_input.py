@@ -24,6 +24,7 @@ from tests.data import needs_data
 from tests.lower.merged_decoders import Form, encoder, merged_decoder, plain_loop
 from tests.lower.plain_folders import plain_folder
 from tests.real_packages import PACKAGES
+from tests.runtime.audio.flac import flac
 
 FORM = Form("sound")
 STATED = {"vocab_size": 24, "max_position_embeddings": 64, "eos_token_id": 23, "decoder_start_token_id": 1}
@@ -76,6 +77,8 @@ def test_a_file_alone_is_transcribed(tmp_path: Path) -> None:
             wanted = loop(held.astype(np.float32) / 32768, [1])
             for channels in (1, 2):
                 assert model.generate(audio=[sound(held, channels=channels)], **GREEDY).tokens == wanted
+            packed = flac([held.tolist()], rate=8000)
+            assert model.generate(audio=[packed], **GREEDY).tokens == wanted
             said.add(tuple(wanted))
         (tmp_path / "a.wav").write_bytes(sound(numbers()))
         assert model.generate(audio=[tmp_path / "a.wav"], **GREEDY).tokens == loop(numbers() / np.float32(32768), [1])
