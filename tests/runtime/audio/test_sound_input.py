@@ -24,6 +24,7 @@ from tests.data import needs_data
 from tests.lower.merged_decoders import Form, encoder, merged_decoder, plain_loop
 from tests.lower.plain_folders import plain_folder
 from tests.real_packages import PACKAGES
+from tests.runtime.audio.flac import flac
 
 FORM = Form("sound")
 STATED = {"vocab_size": 24, "max_position_embeddings": 64, "eos_token_id": 23, "decoder_start_token_id": 1}
@@ -82,6 +83,13 @@ def test_a_file_alone_is_transcribed(tmp_path: Path) -> None:
         prompted = model.generate([1, 7], audio=[sound(numbers())], **GREEDY).tokens
         assert prompted == loop(numbers() / np.float32(32768), [1, 7])
     assert len(said) == 3
+
+
+def test_a_flac_file_is_transcribed(tmp_path: Path) -> None:
+    pytest.importorskip("miniaudio", reason="miniaudio is absent: no FLAC file can be decoded")
+    with loaded(package(tmp_path / "p")) as model:
+        made = model.generate(audio=[flac([numbers().tolist()], rate=8000)], **GREEDY).tokens
+    assert made == loop(numbers() / np.float32(32768), [1])
 
 
 def test_the_processor_file_says_what_becomes_of_samples(tmp_path: Path) -> None:
