@@ -112,7 +112,7 @@ class Executor:
         # pipeline.workflow.steps[0].steps[0]: decode decoder
         decoding = self.decoder.start(request_input_ids, request, limit)
         decoding.prompt()
-        policy = TokenPolicy(request, decoding)
+        policy = TokenPolicy(request, decoding, "pipeline.workflow.steps[0].steps[1]")
         del package_sequence_capacity, request_input_ids
         # pipeline.workflow.steps[0]: loop, a block a step
         block = self.decoder.block(decoding, policy, request, limit)

@@ -131,7 +131,7 @@ class Executor:
             },
         )
         decoding.prompt()
-        policy = TokenPolicy(request, decoding)
+        policy = TokenPolicy(request, decoding, "pipeline.workflow.steps[1].steps[1]")
         del (
             encoder_present_key_cross_0,
             encoder_present_key_cross_1,

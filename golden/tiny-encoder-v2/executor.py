@@ -114,7 +114,7 @@ class Executor:
             extras={"encoder_hidden_states": encoder_encoder_hidden_states},
         )
         decoding.prompt()
-        policy = TokenPolicy(request, decoding)
+        policy = TokenPolicy(request, decoding, "pipeline.workflow.steps[1].steps[1]")
         del encoder_encoder_hidden_states, package_sequence_capacity, request_decoder_input_ids
         # pipeline.workflow.steps[1]: loop, one token a row and step
         tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit - 1

@@ -89,7 +89,7 @@ class Executor:
         # pipeline.workflow.steps[0].steps[0]: decode decoder
         decoding = self.decoder.start(request_input_ids, request, limit)
         decoding.prompt()
-        policy = TokenPolicy(request, decoding)
+        policy = TokenPolicy(request, decoding, "pipeline.workflow.steps[0].steps[1]")
         del package_sequence_capacity, request_input_ids
         # pipeline.workflow.steps[0]: loop, one token a row and step
         tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit - 1

@@ -356,7 +356,7 @@ class Executor:
             later={"entries": package_no_image_features},
         )
         decoding.prompt()
-        policy = TokenPolicy(request, decoding)
+        policy = TokenPolicy(request, decoding, "pipeline.workflow.steps[2].steps[2]")
         del media_image_features_given_counted, package_sequence_capacity, request_input_ids
         # pipeline.workflow.steps[2]: loop, one token a row and step
         tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit_2 - 1

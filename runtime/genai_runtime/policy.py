@@ -22,9 +22,10 @@ class TokenPolicy:
     ends: the tokens that end a row. live: the rows that go on. reasons: why others ended. choices: how often it chose.
     """
 
-    def __init__(self, request: Request, decoding: Decoding) -> None:
+    def __init__(self, request: Request, decoding: Decoding, origin: str = "") -> None:
+        """origin: the document's place of the step that chooses."""
         self.rows = rows = decoding.rows
-        self._tokens, self._decoding = decoding.tokens, decoding
+        self._tokens, self._decoding, self._origin = decoding.tokens, decoding, origin
         every = isinstance(request.valid_ids, int) and not request.valid_ids
         valid = decoding.spec.vocab_size if every else request.valid_ids
         options = request.sampling * rows if len(request.sampling) == 1 else request.sampling
@@ -57,7 +58,7 @@ class TokenPolicy:
 
     def _watched(self, select: Callable[[], T]) -> Callable[[], T]:
         timings = self._decoding.timings
-        return select if timings is None else timings.timed("select a token", "", "", select)
+        return select if timings is None else timings.timed("select a token", "", self._origin, select)
 
     def only_row(self) -> "tuple[Callable[[], object], memoryview[int], memoryview[float]]":
         """For a loop that drives the only row itself: what puts its next token into a buffer, that buffer, its scores.

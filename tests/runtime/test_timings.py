@@ -30,6 +30,7 @@ def test_a_request_of_ten_tokens_is_ten_runs_and_ten_choices(compiled: Compiled)
         assert (kinds.count(RUN), kinds.count(SELECT)) == (10, 10), "a prompt, nine steps; ten choices"
         assert {each.name for each in timings.spans if each.kind == RUN} == {"decoder"}
         assert {each.origin for each in timings.spans if each.kind == RUN} == {"pipeline.workflow.steps[0].steps[0]"}
+        assert {each.origin for each in timings.spans if each.kind == SELECT} == {"pipeline.workflow.steps[0].steps[1]"}
         assert all(each.begun <= each.ended for each in timings.spans)
 
 

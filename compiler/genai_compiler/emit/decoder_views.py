@@ -31,6 +31,7 @@ class DecoderViews:
                 + self._call("iteration_limit", self._names.of(loop.max_iterations), literal(loop.origin)),
                 "within": tuple(self._within(op)),
                 "start": f"decoding = self.decoder.start({', '.join(self._start(op, loop, limit))})",
+                "policy": f"policy = TokenPolicy(request, decoding, {literal(_selection(loop))})",
             },
         )
 
@@ -116,3 +117,9 @@ def has_one_row_loop(plan: Plan) -> bool:
     plain = facts.front is None and not facts.counts and not facts.one_token and not facts.switched
     plain = plain and not facts.prompt_component and facts.window is None and not facts.switch
     return bound and shared and facts.logits_dtype == "float32" and plain
+
+
+def _selection(loop: Loop) -> str:
+    """The document's place of the step that chooses tokens."""
+    steps = (each.select if isinstance(each, SpeculativeBlock) else each for each in loop.body)
+    return next(each.origin for each in steps if isinstance(each, SelectToken))
