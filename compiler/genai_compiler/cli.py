@@ -89,6 +89,8 @@ def _arguments(
         parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
     if found.strict and not found.artifacts:
         parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
+    if found.show and found.format != "text":
+        parser.error(f"--print writes a stage as text, --format {found.format} writes data: ask for one of the two")
     _check_memory(parser, found)
     only = found.check or (found.memory and found.output is None and not found.show and not found.stop_after)
     found.last = stages[-2] if only else found.stop_after or found.show or stages[-1]
