@@ -106,6 +106,16 @@ def test_a_stage_that_is_not_reached_cannot_be_printed(package: Path) -> None:
     assert names(package.parent) == ["package"]
 
 
+@pytest.mark.parametrize("form", ["json", "sarif"])
+def test_a_stage_is_not_printed_among_data(package: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(package), "--print", "build", "--format", form])
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert f"--format {form} writes data" in shown.err
+
+
 def test_a_bundle_runs_without_its_package(package: Path) -> None:
     out = package.parent / "bundle"
     assert main([str(package), "-q"]) == 0

@@ -112,6 +112,8 @@ def _arguments(
         parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
     if found.strict and not found.artifacts:
         parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
+    if found.show and found.format != "text":
+        parser.error(f"--print writes a stage as text, --format {found.format} writes data: ask for one of the two")
     _check_memory(parser, found)
     if found.store and (found.check or found.show or found.stop_after or not found.artifacts):
         parser.error("--store-sessions writes into the compiled folder: it can't go with what writes none")

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -205,7 +206,7 @@ def _executor_class(manifest: Manifest) -> Any:
     home = hashlib.sha256(os.fsencode(manifest.executor.resolve())).hexdigest()[:8]
     name = f"genai_executor_{manifest.data['executor_sha256'][:16]}_{home}"
     with _IMPORTING:
-        module = sys.modules.get(name) or _import(name, manifest.executor)
+        module = sys.modules.get(name) or _import(name, manifest.executor, manifest.data["executor_sha256"])
     made_for = getattr(module, "ABI_VERSION", None)
     if made_for == abi.ABI_VERSION and hasattr(module, "Executor"):
         return module.Executor
@@ -216,8 +217,23 @@ def _executor_class(manifest: Manifest) -> Any:
     raise LoadError("abi-mismatch", what, help=COMPILE_AGAIN)
 
 
-def _import(name: str, file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, file)
+class _ByContent(SourceFileLoader):
+    """Takes compiled code of a source with this hash only.
+
+    Python tells by time stamp and size whether that is of the source. An executor that was written over another one may
+    share both with it: numbers of as many digits, time stamps that an archive or an image has made equal.
+    """
+
+    def __init__(self, name: str, file: str, sha256: str) -> None:
+        super().__init__(name, file)
+        self._stamp = int(sha256[:8], 16)
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        return {**super().path_stats(path), "mtime": self._stamp}
+
+
+def _import(name: str, file: Path, sha256: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file, loader=_ByContent(name, str(file), sha256))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
