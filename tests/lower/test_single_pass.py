@@ -184,7 +184,7 @@ def test_the_command_needs_no_name_of_an_only_profile(
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("mobius-bert-og", ["--prompt", "a", "-n", "3", "--width", "8"], "--max-new-tokens, --width: this"),
+        ("mobius-bert-og", ["--prompt", "a", "-n", "3", "--width", "8"], "-n, --width: this"),
         ("mobius-bert-og", ["--chat", "a"], "--chat: this package makes neither text nor pictures"),
         ("mobius-bert-og", ["--prompt", "a", "-o", "a.png"], "would hold an .npy file"),
         ("mobius-vit-og", ["--prompt", "a"], "no-prompt-input"),
