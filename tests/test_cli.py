@@ -318,6 +318,19 @@ def command(*arguments: object, script: str = "") -> list[str]:
     return [sys.executable, "-c", start, *map(str, arguments)]
 
 
+def test_characters_that_the_terminal_lacks(package: Path) -> None:
+    """A name of the package is escaped; a document that is written is UTF-8, whatever the terminal has."""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    named = package.rename(package.parent / "gr\u00fc\u00df")
+    ended = subprocess.run(command(named), capture_output=True, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.startswith(rb"gr\xfc\xdf: ")
+    written = subprocess.run(command("convert", named), capture_output=True, env=environment)
+    assert (written.returncode, b"Traceback" in written.stderr) == (0, False)
+    assert "gr\u00fc\u00df" in written.stdout.decode("utf-8")
+    assert b"\r" not in written.stdout
+
+
 def test_a_reader_that_goes_away_is_no_failure_of_ours(package: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

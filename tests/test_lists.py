@@ -174,3 +174,30 @@ def test_make_helps_with_every_target_that_it_shows() -> None:
     helped = set(re.findall(r"^([a-z-]+):.*##", text, re.MULTILINE))
     assert set(phony.split()) - {"venv", "FORCE"} == helped
     assert Path(ROOT / "README.md").read_text("utf-8").count("`make help` lists the rest") == 1
+
+
+# ---- tools -----------------------------------------------------------------------------------------------------------
+
+
+def shown_commands() -> dict[str, set[str]]:
+    """Module -> the options that pages and the Makefile show it with."""
+    found: dict[str, set[str]] = {}
+    for page in (ROOT / "README.md", ROOT / "Makefile", *DOCS.rglob("*.md")):
+        for module, rest in re.findall(r"python -m ((?:tools|tests)\.[\w.]*\w)([^`\n]*)", page.read_text("utf-8")):
+            found.setdefault(module, set()).update(re.findall(r"(?<![\w-])(--[a-z-]+)", rest.partition("&&")[0]))
+    return found
+
+
+SHOWN = shown_commands()
+
+
+def test_commands_of_tools_are_found_on_the_pages() -> None:
+    assert {"tools.smollm2", "tools.measure_memory", "tests.property.fuzz"} <= set(SHOWN)
+
+
+@pytest.mark.parametrize("module", SHOWN)
+def test_a_tool_has_the_options_that_it_is_shown_with(module: str) -> None:
+    path = ROOT.joinpath(*module.split("."))
+    assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+    if SHOWN[module]:
+        assert SHOWN[module] <= set(re.findall(r"--[a-z-]+", helped(module)))

@@ -5,6 +5,7 @@ line's fault; 3 interrupted. Problems go to stderr, the summary to stdout.
 """
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -35,6 +36,11 @@ MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     _open_closed_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # names of a package may have characters that a terminal lacks
     logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # what it says of odd graphs is in no user's terms
     try:
         from genai_compiler.driver import STAGES

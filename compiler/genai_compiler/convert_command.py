@@ -5,6 +5,7 @@ ONNX, to -o; ONNX Runtime opens it for that. Exit codes as of genai-compile.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ def convert(argv: Sequence[str]) -> int:
     for each in made.problems:
         print(each, file=sys.stderr)
     if arguments.output is None:
+        if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # a file that is to be read again, on any system
         sys.stdout.write(made.text)
     elif not arguments.quiet:
         print(f"written: {arguments.output}")

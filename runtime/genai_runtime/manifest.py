@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from genai_runtime.problem import LoadError
 from genai_runtime.values import NUMPY
@@ -237,11 +237,23 @@ def _parsed(file: Path) -> Mapping[str, Any]:
     return data
 
 
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    type(None): "null",
+}
+"""What JSON calls a type."""
+
+
 def _shape_faults(value: object, shape: Any, path: str) -> Iterator[str]:
     """Where a value is not what `shape` says, in words."""
     kind = type(shape) if isinstance(shape, dict | list) else shape
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        yield f"{path} is no {getattr(kind, '__name__', kind)}"
+        yield f"{path} must be {' or '.join(_WORDS.get(each, each.__name__) for each in get_args(kind) or (kind,))}"
     elif isinstance(value, dict):
         for key, each in shape.items() if isinstance(shape, dict) else ():
             inner = f"{path}.{key}".lstrip(".")

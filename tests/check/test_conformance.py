@@ -16,6 +16,7 @@ from genai_compiler.read.validate import parse_metadata
 
 from tests.data import DATA, needs_data
 from tests.read.documents import rule_of
+from tests.wording import smells
 
 pytestmark = needs_data
 
@@ -78,6 +79,7 @@ def test_a_document_with_one_fault_is_refused_at_its_place(name: str, entry: dic
     assert place.startswith(first.path)
     assert first.where.line > 0
     assert first.help
+    assert smells(problems) == []
 
 
 @pytest.mark.parametrize(("name", "entry"), _negatives("package"))
@@ -87,6 +89,7 @@ def test_a_package_with_one_fault_is_refused_at_its_place(name: str, entry: dict
     (problem,) = _all(package)
     assert problem.code == CHECKED[entry["rule"]].code
     assert problem.path == entry["path"].removeprefix("$.")
+    assert smells([problem]) == []
 
 
 @pytest.mark.parametrize("base", sorted({each["base"] for each in _index().values()}))
@@ -106,12 +109,14 @@ def test_a_loose_document_gets_its_verdict(name: str, verdict: dict[str, Any]) -
     except CompileError as refused:
         problems = refused.problems
     assert (problems == ()) == verdict["valid"]
+    assert smells(problems) == []
 
 
 @pytest.mark.parametrize(("name", "verdict"), _verdicts("packages"))
 def test_a_package_gets_its_verdict(name: str, verdict: dict[str, Any]) -> None:
     problems = _all(CONFORMANCE / "packages" / name)
     assert (problems == ()) == verdict["valid"]
+    assert smells(problems) == []
     if verdict.get("rule") == "V026":
         assert {each.code for each in problems} == {"missing-file"}
         assert all(each.path.endswith(".implementation.artifact") for each in problems)

@@ -11,6 +11,7 @@ from genai_compiler.problem import CompileError
 
 from tests.check.bases import BASES, base, problems
 from tests.read.documents import rule_of
+from tests.wording import smells
 
 Slot = tuple[Any, Any]
 
@@ -47,5 +48,6 @@ def test_confused_documents_are_judged(name: str) -> None:
         judged, refused = judged + 1, refused + bool(found)
         assert all(CHECKED[rule_of(each)].code == each.code for each in found)
         assert len({(each.path, each.what) for each in found}) == len(found)
+        assert smells(found, empty=False) == []
     assert judged > 100
     assert refused > judged / 2

@@ -8,6 +8,7 @@ from genai_compiler.check.rules import CHECKED, OWNERS, rules_of
 from tests.check import cases_audio, cases_parts, cases_pictures, cases_services, cases_state, cases_steps
 from tests.check.bases import BASES, base, broken, found, problems
 from tests.check.cases_steps import Case
+from tests.wording import smells
 
 CASES: list[Case] = [
     *cases_steps.STEPS, *cases_steps.LOOPS, *cases_steps.BRANCHES, *cases_steps.EMITS, *cases_steps.PRESENCE,
@@ -35,8 +36,10 @@ def test_the_bases_are_valid(name: str) -> None:
 def test_a_document_that_breaks_one_rule(
     rule: str, name: str, changes: dict[str, Any], place: str, also: frozenset[str]
 ) -> None:
-    faults = found(broken(name, changes))
+    document = broken(name, changes)
+    faults = found(document)
     assert (rule, place) in faults
+    assert smells(problems(document), empty=False) == []
     assert {each for each, _ in faults} == {rule, *also}
 
 

@@ -1,5 +1,6 @@
 """Graph files of a compiled folder: each component has its own, whatever artifacts and components are called."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,3 +70,19 @@ def test_a_graph_may_call_a_value_as_the_compiler_would(tmp_path: Path) -> None:
     assert any(each.edit is not None for each in made.plan.components), "nothing was edited"
     with genai_runtime.load(tmp_path / "package.compiled") as loaded:
         assert loaded.generate([1, 9, 14], max_new_tokens=8).tokens == PLAIN_LOOP
+
+
+def test_no_graph_gets_a_name_that_a_system_keeps() -> None:
+    """Windows opens a device under these names, whatever stands behind the first dot; a component may be called so."""
+    names = ["aux", "CON", "com1", "lpt0", "nul", "a:b", "a|b?", "console"]
+    graphs = {name: graph_of(f"{name}.onnx.textproto", "Abs") for name in names}
+    linked = Linked((Member("aux", (("x", "v"),), (("y", "w"),)), Member("nul", (("x", "w"),), (("y", "z"),))), ("z",))
+    plan: Any = SimpleNamespace(components=(SimpleNamespace(name="prn", edit=linked),))
+    package: Any = SimpleNamespace(graphs=graphs, root=Path())
+    found = graph_files(plan, package, bundle=True)
+    files = [each.file.removeprefix("graphs/") for each in found.values()]
+    assert len({each.lower() for each in files}) == len(names) + 1
+    assert found["console"].file == "graphs/console.onnx"
+    for each in files:
+        assert not set(each) & set('<>:"/\\|?*')
+        assert not re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)", each.partition(".")[0])

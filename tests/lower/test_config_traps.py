@@ -23,6 +23,7 @@ from tests.lower.packages import (
     write_config,
     write_package,
 )
+from tests.wording import smells
 
 
 @pytest.mark.parametrize(("stated", "ids"), [([7, 9, 7], [7, 9]), (7, [7]), ([7.0], [7]), ([], [0]), (..., [0])])
@@ -229,3 +230,4 @@ def test_any_value_anywhere_is_compiled_or_refused(
     (folder / "genai_config.json").write_text(json.dumps(config))
     problems, document = outcome(folder)
     assert document is not None or errors(problems)
+    assert smells(problems, empty=False) == []

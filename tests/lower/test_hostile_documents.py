@@ -18,6 +18,7 @@ from tests.lower import test_composite, test_front_model
 from tests.lower.packages import Recipe, decoder
 from tests.lower.test_bare import NAMED
 from tests.read.mutations import damaged
+from tests.wording import smells
 
 ROUNDS = int(os.environ.get("HOSTILE_ROUNDS", "60"))
 NOTES = {"inputs": [{"name": "input_ids", "dtype": "int64", "rank": 2, "shape": ["b", "s"]}], "kv_update": "append"}
@@ -71,7 +72,7 @@ def with_media(folder: Path) -> dict[str, Any]:
 def test_a_damaged_document_is_compiled_or_reported(make: Any, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     document, dice = make(folder), random.Random(11)
-    refused = 0
+    refused, odd = 0, list[str]()
     for _ in range(ROUNDS):
         broken = damaged(document, dice, dice.choice([1, 1, 2, 4]))
         (folder / "inference_metadata.yaml").write_text(yaml.safe_dump(broken))
@@ -82,4 +83,6 @@ def test_a_damaged_document_is_compiled_or_reported(make: Any, tmp_path: Path) -
             found = errors(refusal.problems)
             assert found, broken
             assert all(each.code and each.what and each.where.file for each in found)
+            odd += smells(refusal.problems, empty=False)
+    assert odd == []
     assert refused > ROUNDS // 4

@@ -11,6 +11,7 @@ from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.problem import CompileError, Problem, errors
 
 from tests.lower.pipelines import ENCODER_DECODER, SPEECH_TOO, Document, encoder_decoder, package, pipeline, speech_too
+from tests.wording import smells
 
 JUNK: list[Any] = [
     None,
@@ -78,6 +79,7 @@ def test_any_value_in_any_place_is_lowered_or_refused(name: str, tmp_path: Path)
             except Exception as bug:
                 raise AssertionError(f"{path} = {junk!r}") from bug
     assert [each for each in faults if not each[2]] == []
+    assert smells((problem for _, _, found in faults for problem in found), empty=False) == []
     assert len(faults) > 100
 
 

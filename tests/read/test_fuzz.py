@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.read.documents import BARE, FULL, bare, faults, full, rule_of
 from tests.read.mutations import damaged
+from tests.wording import smells
 
 LIMITS = Limits()
 PIECES = ["\n", "\t", "  ", "- ", ": ", "{", "]", '"', "&a ", "*a", "!!x ", "# ", "\0"]
@@ -43,6 +44,7 @@ def _sound(error: CompileError) -> None:
         assert rule in RULES[problem.code] or not RULES[problem.code]
         assert "pydantic" not in str(problem)
         assert problem.what.isprintable()
+        assert smells([problem], empty=False) == []
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6))

@@ -129,11 +129,13 @@ def stopped(self):
     stopping.set()
     stop(self)
 
+first = threading.Lock()
 def interrupted(*given):
-    os.kill(os.getpid(), signal.SIGINT)
-    stopping.wait()
-    time.sleep(0.2)
-    os.kill(os.getpid(), signal.SIGINT)
+    if first.acquire(blocking=False):
+        os.kill(os.getpid(), signal.SIGINT)
+        stopping.wait()
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
     time.sleep(600)
 
 Ahead.stop, binding.open_session = stopped, interrupted

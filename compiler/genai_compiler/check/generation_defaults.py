@@ -8,7 +8,7 @@ from genai_compiler.check.context import context_of
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.document import GenerationDefaults, RuntimeRole, Workflow
 from genai_compiler.read.package import Package
-from genai_compiler.read.places import format_path
+from genai_compiler.read.places import as_written, format_path
 from genai_compiler.read.suggest import did_you_mean
 
 SMALLEST_TEMPERATURE, LARGEST = 1e-30, 1e30
@@ -73,7 +73,13 @@ def _bounds(stated: Mapping[str, Any]) -> Iterator[Found]:
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         whole = field != "random_seed" or isinstance(value, int)
         if value is not None and not (number and whole and fits(value)):
-            yield "bad-value", ("defaults", field), f"{field} is {value!r}; it must be {wanted}", "", Severity.ERROR
+            yield (
+                "bad-value",
+                ("defaults", field),
+                f"{field} is {as_written(value)}; it must be {wanted}",
+                "",
+                Severity.ERROR,
+            )
 
 
 def _searches(stated: Mapping[str, Any]) -> Iterator[Found]:

@@ -21,6 +21,7 @@ from genai_compiler.check.image_words import (
     TILES,
 )
 from genai_compiler.read.document import ImageProgram, ImageTransform
+from genai_compiler.read.places import as_written
 from genai_compiler.read.suggest import did_you_mean
 from genai_compiler.read.vocabularies import IMAGE_OPS
 
@@ -185,7 +186,7 @@ def _tile(transform: ImageTransform) -> Found:
     if place not in THUMBNAILS:
         yield "V062", f"there is no thumbnail_order '{place}'", did_you_mean(place, THUMBNAILS)
     elif bool(transform.include_thumbnail) != (place != "none"):
-        what = f"include_thumbnail is {bool(transform.include_thumbnail)}, and thumbnail_order is {place}"
+        what = f"include_thumbnail is {as_written(bool(transform.include_thumbnail))}, and thumbnail_order is {place}"
         yield "V062", what, "write include_thumbnail: true with prepend or append, or neither"
     if mode == "dynamic_hd":
         yield from _high_definition(transform)

@@ -18,6 +18,7 @@ from genai_compiler.plan.ir import Plan
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.request_extents import lengths_vary
 
+_DEVICE = re.compile(r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])")
 FOLDER = "graphs"
 
 
@@ -62,7 +63,7 @@ def _files(plan: Plan, package: Package) -> Mapping[str, GraphFile]:
         if isinstance(each.edit, Linked):
             content = _linked(each.edit, package)
             varies = lengths_vary(ModelProto.FromString(content))
-            found[each.name] = GraphFile(_free(each.name, taken), ".", varies, content)
+            found[each.name] = GraphFile(_free(_plain(each.name), taken), ".", varies, content)
     for name, graph in sorted(package.graphs.items()):
         folder, varies = PurePosixPath(graph.artifact).parent.as_posix(), lengths_vary(graph.model)
         if name in edits:
@@ -94,8 +95,9 @@ def _binary(graph: Graph) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """A part of a file name, of plain characters."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
+    """A part of a file name, of plain characters, and none of the names that Windows keeps for devices."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
+    return f"{plain}_" if _DEVICE.fullmatch(plain) else plain
 
 
 def _free(stem: str, taken: set[str]) -> str:

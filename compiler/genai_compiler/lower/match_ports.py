@@ -250,9 +250,10 @@ def _refuse_unclaimed(matching: Matching, found_state: bool) -> None:
             matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
     for port in matching.unclaimed.values():
         near = difflib.get_close_matches(port.name, matching.config.decoder.inputs.names.values(), 1, 0.7)
-        help = f"is it {near[0]!r} of the configuration under another name? " if near else ""
+        help = f"is it {near[0]!r} of the configuration under another name?" if near else ""
         if not found_state:
-            help += "no input matches past_key_names and past_value_names; correct them if this is a cache"
+            caches = "no input matches past_key_names and past_value_names; correct them if this is a cache"
+            help = f"{help} {caches}".lstrip()
         what = f"nothing feeds the graph's input {port.name!r}: {spell_port(port)}"
         matching.problem(
             "unclaimed-input", INPUTS, what, help or "name it in model.decoder.inputs, or export without it"

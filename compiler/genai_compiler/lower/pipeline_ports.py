@@ -279,7 +279,7 @@ def retold(problem: Problem, session: str, path: str) -> Problem:
     """A problem of the decoder's ports in the words of version 2. path: of the session, as text."""
     if problem.code in ("no-logits", "no-state"):
         word = 'where nothing is generated, write "generation_loop": "single_pass"'
-        problem = replace(problem, help=f"{problem.help}; {word}")
+        problem = replace(problem, help="; ".join(filter(None, (problem.help, word))))
     if not problem.path.startswith(path):
         return problem
     key = problem.path.removeprefix(path).removeprefix(".").partition("[")[0].partition(".")[0]

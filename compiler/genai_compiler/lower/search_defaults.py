@@ -10,6 +10,7 @@ from typing import Any
 from genai_compiler.check.generation_defaults import LARGEST, SMALLEST_TEMPERATURE
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.places import as_written
 
 _TOP_K = 50
 Report = Callable[..., None]
@@ -153,6 +154,6 @@ _IGNORED: Mapping[str, tuple[float, str]] = {
 def _note_ignored(search: Mapping[str, Any], report: Report) -> None:
     for key, (neutral, why) in _IGNORED.items():
         if key in search and float(search[key]) != neutral:
-            report("ignored-key", key, f"{key} {search[key]} has no effect: {why}", "remove it")
+            report("ignored-key", key, f"{key} {as_written(search[key])} has no effect: {why}", "remove it")
     if search.get("early_stopping") is False:
         report("ignored-key", "early_stopping", "early_stopping false has no effect: it ends beams, and there are none")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.read.config_json import Json
+from genai_compiler.read.places import as_written
 
 RATE, FFT, HOP = 16_000, 400, 160
 MOST_BANDS, MOST_FRAME = 512, 1 << 16
@@ -54,31 +55,31 @@ def audio_fault(form: AudioForm, name: str, value: Json) -> str:
     if key == "hann_win":
         return "" if _is_hann(value) else f"is another window than the periodic Hann window of {FFT}"
     if form.does == "spectrum" and key == "win_fn":
-        return "" if value == default else f"is {value!r}; {default!r} is offered"
+        return "" if value == default else f"is {as_written(value)}; {as_written(default)} is offered"
     if key == "win_fn":
-        return "" if value in _WINDOWS else f"is {value!r}: one of {', '.join(_WINDOWS)}"
+        return "" if value in _WINDOWS else f"is {as_written(value)}: one of {', '.join(_WINDOWS)}"
     if key == "type":
-        return "" if value == default else f"is {value!r}; {default!r} is offered"
+        return "" if value == default else f"is {as_written(value)}; {as_written(default)} is offered"
     if key == "target_sample_rates":
-        return "" if _are_rates(value) else f"is {value!r}: whole numbers above 0, each once"
+        return "" if _are_rates(value) else f"is {as_written(value)}: whole numbers above 0, each once"
     if isinstance(default, list):
-        return "" if _are_numbers(value) else f"is {value!r}: numbers"
+        return "" if _are_numbers(value) else f"is {as_written(value)}: numbers"
     if isinstance(default, float):
-        return "" if _is_number(value) and 0 <= float(str(value)) < 1e6 else f"is {value!r}: a number from 0"
+        return "" if _is_number(value) and 0 <= float(str(value)) < 1e6 else f"is {as_written(value)}: a number from 0"
     return _whole_fault(form, key, value, default)
 
 
 def _whole_fault(form: AudioForm, key: str, value: Json, default: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
-        return f"is {value!r}: a whole number"
+        return f"is {as_written(value)}: a whole number"
     if form.does in ("spectrum", "bands") and key not in _FREE:
-        return "" if value == default else f"is {value}; {default} is offered"
+        return "" if value == default else f"is {as_written(value)}; {default} is offered"
     if key in _FLAGS:
         if key == "stereo_to_mono":
-            return "" if value == 1 else f"is {value}; 1 is offered"
-        return "" if value in (0, 1) else f"is {value}: from 0 to 1"
+            return "" if value == 1 else f"is {as_written(value)}; 1 is offered"
+        return "" if value in (0, 1) else f"is {as_written(value)}: from 0 to 1"
     least, most = int(key != "max_samples"), _LARGEST.get(key, MOST_FRAME)
-    return "" if least <= value <= most else f"is {value}: from {least} to {most}"
+    return "" if least <= value <= most else f"is {as_written(value)}: from {least} to {most}"
 
 
 def _is_number(value: Json) -> bool:

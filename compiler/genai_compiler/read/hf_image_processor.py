@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from genai_compiler.read.config_json import Json
 from genai_compiler.read.image_operations import CLIP_MEAN, CLIP_STD, Attributes, numbers_fault
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, as_written
 
 Refuse = Callable[[DocPath, str, str], None]
 _FILTERS = {0: "NEAREST", 1: "LANCZOS", 2: "LINEAR", 3: "CUBIC"}
@@ -57,7 +57,7 @@ def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[st
     if root.get("do_rescale", True):
         factor = root.get("rescale_factor", 1 / 255)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
-            refuse(("rescale_factor",), f"rescale_factor is {factor!r}: a number above 0", "")
+            refuse(("rescale_factor",), f"rescale_factor is {as_written(factor)}: a number above 0", "")
         else:
             yield "rescale", {"rescale_factor": float(factor)}, "rescale_factor"
     if root.get("do_normalize", True):
@@ -118,7 +118,7 @@ def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Att
     elif set(known) == {"shortest_edge"} and _whole(known["shortest_edge"]):
         yield "resize", {**attributes, "shortest": known["shortest_edge"]}, "size"
     else:
-        refuse(("size",), f"the size {size!r} is none that can be followed", "state height and width")
+        refuse(("size",), f"the size {as_written(size)} is none that can be followed", "state height and width")
 
 
 def _normalize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
@@ -137,7 +137,9 @@ def _filter(value: Json, refuse: Refuse) -> str:
     named = _NAMES.get(value.lower()) if isinstance(value, str) else None
     found = _FILTERS.get(value) if isinstance(value, int) and not isinstance(value, bool) else named
     if found is None:
-        what = f"resample is {value!r}, which is not offered" if value is not None else "resample is not stated"
+        what = (
+            f"resample is {as_written(value)}, which is not offered" if value is not None else "resample is not stated"
+        )
         refuse(("resample",), what, "write 0 for nearest, 1 for lanczos, 2 for bilinear, 3 for bicubic")
     return found or "CUBIC"
 

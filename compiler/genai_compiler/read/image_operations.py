@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.read.config_json import Json
+from genai_compiler.read.places import as_written
 
 Attributes = Mapping[str, Any]
 FILTERS = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic", "LANCZOS": "lanczos3"}
@@ -62,21 +63,21 @@ def attribute_fault(form: Form, name: str, value: Json) -> str:
     """What is wrong with an attribute's value, "" for nothing. The format is strict: flags are 0 and 1."""
     default, key = form.defaults[name], name.rpartition("/")[2]
     if name in _WORDS:
-        return "" if value in _WORDS[name] else f"is {value!r}: one of {', '.join(_WORDS[name])}"
+        return "" if value in _WORDS[name] else f"is {as_written(value)}: one of {', '.join(_WORDS[name])}"
     if name == "size":
         return _size_fault(value)
     if isinstance(default, tuple):
         return numbers_fault(key, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"is {value!r}: a number" + (", not a boolean" if isinstance(value, bool) else "")
+        return f"is {as_written(value)}: a number" + (", not a boolean" if isinstance(value, bool) else "")
     if isinstance(default, float):
-        return "" if 0 < value < 1e6 else f"is {value}: above 0"
+        return "" if 0 < value < 1e6 else f"is {as_written(value)}: above 0"
     if not isinstance(value, int):
-        return f"is {value}: a whole number"
+        return f"is {as_written(value)}: a whole number"
     if name in _FLAGS or name in form.swapping:
-        return "" if value in (0, 1) else f"is {value}: 0 or 1"
+        return "" if value in (0, 1) else f"is {as_written(value)}: 0 or 1"
     largest = _LIMITS.get(name, _LARGEST)
-    return "" if 0 < value <= largest else f"is {value}: from 1 to {largest}"
+    return "" if 0 < value <= largest else f"is {as_written(value)}: from 1 to {largest}"
 
 
 def _size_fault(value: Json) -> str:
@@ -84,7 +85,7 @@ def _size_fault(value: Json) -> str:
     most = _LIMITS["height"]
     edges = [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
     fits = edges == value and len(edges) == 2 and edges[0] == edges[1] and 0 < edges[0] <= most
-    return "" if fits else f"is {value!r}: twice one whole number from 1 to {most}"
+    return "" if fits else f"is {as_written(value)}: twice one whole number from 1 to {most}"
 
 
 def numbers_fault(name: str, value: Json) -> str:
@@ -92,9 +93,9 @@ def numbers_fault(name: str, value: Json) -> str:
     numbers = value if isinstance(value, list) else []
     plain = [each for each in numbers if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(plain) != 3 or len(numbers) != 3:
-        return f"is {value!r}: three numbers"
+        return f"is {as_written(value)}: three numbers"
     if name == "dims":
-        return "" if sorted(plain) == [0, 1, 2] else f"is {value!r}: 0, 1 and 2 in some order"
+        return "" if sorted(plain) == [0, 1, 2] else f"is {as_written(value)}: 0, 1 and 2 in some order"
     if name == "std" and not min(plain) >= _LEAST_DEVIATION:
-        return f"is {value!r}: above 0, at least {_LEAST_DEVIATION}"
-    return "" if all(abs(each) < 1e6 for each in plain) else f"is {value!r}: too large"
+        return f"is {as_written(value)}: above 0, at least {_LEAST_DEVIATION}"
+    return "" if all(abs(each) < 1e6 for each in plain) else f"is {as_written(value)}: too large"

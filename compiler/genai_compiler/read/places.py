@@ -11,6 +11,8 @@ DocPath = tuple[str | int, ...]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _LONGEST_KEY = 120
+LONGEST_SHOWN = 80
+"""Characters of a value that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ def _segment(step: str | int) -> str:
     if _PLAIN_KEY.match(step) and len(step) <= _LONGEST_KEY:
         return f".{step}"
     return f"[{quoted(step, _LONGEST_KEY)}]"
+
+
+def as_written(value: object) -> str:
+    """A value of a document as JSON has it, a text in quotes: `true`, `null`, `[1]`, `'text'`; cut where it is long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def quoted(text: str, longest: int = 60) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from genai_compiler.problem import CompileError, Problem, Severity
 from genai_compiler.read.files import read_document
+from genai_compiler.read.places import as_written
 
 FILE = "preprocessor_config.json"
 _HIGHEST = 768_000
@@ -40,7 +41,7 @@ def read_sound_processor(root: Path) -> tuple[SoundProcessor | None, tuple[Probl
         return None, ()
     rate = stated["sampling_rate"]
     if not isinstance(rate, int) or isinstance(rate, bool) or not 0 < rate <= _HIGHEST:
-        what, help = f"sampling_rate is {rate!r}: no rate in Hz", "state it as a whole number"
+        what, help = f"sampling_rate is {as_written(rate)}: no rate in Hz", "state it as a whole number"
         place = places.find(("sampling_rate",))
         return None, (Problem("sound-processor", place, "sampling_rate", what, help, Severity.WARNING),)
     return SoundProcessor(rate, stated.get("do_normalize") is True), ()
