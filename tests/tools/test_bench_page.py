@@ -11,6 +11,7 @@ from tools.bench.parts import PARTS, keep, kept
 from tools.bench.plots import all_plots, write_plots
 from tools.bench.ratios import Interval
 from tools.bench.report import render, targets_section
+from tools.bench.start_report import start_section
 from tools.bench.svg import Axis, Series, line_plot, mark_step, scale
 from tools.bench.targets import Target, form_ratio, step_cost, targets
 
@@ -60,6 +61,7 @@ def whole(own: Figures) -> dict[str, Any]:
         "sessions": {"start": 300.0}, "sessions-again": {"start": 300.0}, "executor": {"start": 350.0, "first": 140.0},
         "genai": {"start": 290.0, "first": 250.0}, "executor-text": {"start": 350.0, "whole": 440.0},
         "genai-text": {"start": 290.0, "whole": 640.0},
+        "stored": {"start": 320.0, "first": 140.0}, "stored-text": {"start": 320.0, "whole": 400.0},
     }  # fmt: skip
     memory = {name: {"loaded": 100.0, "peak": 200.0, "shared": 210.0} for name in ("loop", "executor", "loop-again")}
     forms = {"chosen": {"request": 1.0}, "chosen-again": {"request": 1.0}, "fuse_islands": {"request": 2.0}}
@@ -85,6 +87,18 @@ def whole(own: Figures) -> dict[str, Any]:
 
 
 GOOD, BAD = figures(0.010, 40e-6, 0.15), figures(0.0125, 60e-6, 0.25)
+
+
+def test_stored_sessions_stand_beside_the_plain_form() -> None:
+    """Over its floor and over (b); an older result without them makes a page, too."""
+    results = whole(GOOD)["start"]
+    page = start_section(results, "told")
+    assert "| `load()`, int4, with stored sessions | 320 | 20 [20, 20] | 140 |" in page
+    assert "| the same with stored sessions | 400 | 0.625 [0.625, 0.625] |" in page
+    for each in results["found"]["rounds"]:
+        for name in ("stored", "stored-text"):
+            each.pop(name, None)
+    assert "stored" not in start_section(results, "told")
 
 
 # ---- targets ---------------------------------------------------------------------------------------------------------
