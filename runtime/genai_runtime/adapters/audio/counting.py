@@ -13,7 +13,8 @@ from genai_runtime.problem import ExecutionError, RequestError
 def entries_of_sound(data: bytes, heard: Mapping[str, Any]) -> int:
     """The entries of the sound in the bytes of a WAV file.
 
-    heard: `variants`, `strides` and `most` of its program. Raises RequestError `bad-audio`.
+    heard: `variants`, `strides` and `most` of its program; `entry` in the place of strides: (frames that have one
+    together, how many more count as there). Raises RequestError `bad-audio`.
     """
     try:
         form, samples = parse_wav(data)
@@ -22,4 +23,8 @@ def entries_of_sound(data: bytes, heard: Mapping[str, Any]) -> int:
     how = variant_of([AudioFeatures(**each) for each in heard["variants"]], form.rate)
     count = length_at(len(samples) // max(form.block, 1), form.rate, how.rate)
     count = min(count, heard["most"]) if heard["most"] else count
-    return entries_in(frames_in(count, how), heard["strides"])
+    frames = frames_in(count, how)
+    if "entry" in heard:
+        together, more = heard["entry"]
+        return max(0, (frames + int(more)) // int(together))
+    return entries_in(frames, heard["strides"])
