@@ -15,9 +15,11 @@ from onnx import helper, load, save
 
 from tests.conftest import FIXTURES
 from tests.number_packages import counting
+from tests.reference.document import read_document
 from tests.reference.plain_loop import greedy
 from tests.runtime.test_settled import Both, outcome, same
 from tests.settled_packages import Inputs
+from tools.fixtures.document import application, cell, tensor, write_document
 
 CASE = "tiny-turns"
 PROMPT = [1, 10, 20, 30]
@@ -104,3 +106,31 @@ def test_a_graph_of_other_operators_stays_a_run(tmp_path: Path) -> None:
     both, made = two_forms(edited(tmp_path / "package", "termination", node), tmp_path)
     assert (in_numbers(made), said(made)) == ([], "use_numbers: island_1 stays a run of a session: its operator Div")
     assert both[1].generate(PROMPT, max_new_tokens=30).tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 30, ())
+
+
+def test_a_form_that_was_asked_for_stays(tmp_path: Path) -> None:
+    made = compile_package(FIXTURES / CASE, tmp_path / "out", Options(forms={"": "own"}))
+    assert in_numbers(made) == []
+    assert "stays a run of a session: a session of its own is its form" in said(made)
+
+
+def test_a_row_that_nobody_reads_still_refuses_a_place_that_it_has_not(tmp_path: Path) -> None:
+    """The graph's first result is read by nobody: it is not written, and yet the session is asked where it must be."""
+    package = tmp_path / "package"
+    shutil.copytree(FIXTURES / CASE, package)
+    document = read_document(package)
+    workflow = document["pipeline"]["workflow"]
+    body = workflow["steps"][0]["steps"]
+    scatter = next(each for each in body if each.get("component") == "state_update")
+    outputs = {"next_lengths": "spare.next", "next_mask": "spare.mask"}
+    body.insert(0, {**scatter, "inputs": {**scatter["inputs"], "lengths": "spare"}, "outputs": outputs})
+    workflow["inputs"]["spare.start"] = application(tensor("int64", "batch", rows=True), "spare")
+    workflow["state"]["spare"] = cell(tensor("int64", "batch", rows=True), "spare.start")
+    workflow["steps"][0]["carried"].append({"cell": "spare", "next": "spare.next"})
+    write_document(package, document)
+    both, made = two_forms(package, tmp_path)
+    assert in_numbers(made)
+    request = {"request.input_ids": np.array([PROMPT]), "request.max_iterations": np.array([STEPS])}
+    width = len(PROMPT) + STEPS
+    codes = [same(both, {**request, "spare": np.array([width - short])})[1] for short in (SETTLED + 5, width)]
+    assert codes == ["step-failed", ""]

@@ -63,6 +63,8 @@ class NumberViews:
             yield f"{results[port]}[0] = {self._text(operand)}"
 
     def _put(self, put: NumberPut) -> Iterator[str]:
+        if put.gives not in self.rows:  # nobody outside has it; a place that is not there is wrong all the same
+            return
         yield f"{self.rows[put.gives]}[:] = {self.rows[put.row]}"
         yield f"{self.rows[put.gives]}[{self._text(put.place)}] = {self._text(put.number)}"
 

@@ -11,15 +11,27 @@ from genai_compiler.read.single_numbers import NumberProgram
 
 Lines = Iterator[str]
 Pairs = tuple[tuple[str, str], ...]
-Steady = Mapping[tuple[tuple[str, str], ...], tuple[str, str]]
+Steady = Mapping[Pairs, tuple[str, str]]
 """What a run of no group defines -> the object that runs it in the loop, and the runner behind that."""
+Promises = tuple[tuple[str, ...], tuple[str, ...]]
+"""Calls that hold results against what was promised of their extents: when the run has ended, and the iteration."""
 
 
 class SettledViews:
     """The shorter way of one loop."""
 
-    def __init__(self, writing: Writing, loop: Loop, steady: Steady, counted: tuple[str, str]) -> None:
-        """steady: names of what runs. counted: the names of the loop's counter and of its bound."""
+    def __init__(
+        self,
+        writing: Writing,
+        loop: Loop,
+        steady: Steady,
+        counted: tuple[str, str],
+        promises: Mapping[Pairs, Promises],
+    ) -> None:
+        """steady: names of what runs. counted: the names of the loop's counter and of its bound. promises: by what a
+        run defines.
+        """
+        self._promises, self._late = promises, ""
         self._plan, self._names, self._uses, self._call = writing.plan, writing.names, writing.uses, writing.call
         self._loop, self._sources, (self._step, self._limit) = loop, Sources(loop), counted
         self._runs = self._sources.runs
@@ -37,6 +49,7 @@ class SettledViews:
         self._uses.imports.update(("RUN_FAILURES", "SETTLED"))
         going = self._read("number", self._loop.continue_when)
         body = tuple(line for op in self._loop.body for line in self._op(op))
+        late = (f"if {self._late} is not None:", f"    raise {self._late}") if self._late else ()
         counter = tuple(self._counter())
         turns, turn = self._names.fresh("turns"), list(self._turn.values())
         heeds = "request.stop_on_eos and " if self._loop.termination == "generation_eos" else ""
@@ -45,13 +58,18 @@ class SettledViews:
             "sets": tuple(
                 f"{', '.join(pair)} = {each}.sets()" for pair, each in zip(self._sets, self._objects, strict=True)
             ),
-            "lists": (*counter, f"{self._audience} = request.audience", *self._lists),
+            "lists": (
+                *counter,
+                f"{self._audience} = request.audience",
+                *((f"{self._late} = None",) if late else ()),
+                *self._lists,
+            ),
             "turns": f"{turns} = ({tuple_of(each[1] for each in turn)}, {tuple_of(each[2] for each in turn)})",
             "loop": f"for {self._step} in range(SETTLED + 1, {self._limit}):",
             "turn": f"{tuple_of(each[0] for each in turn)[1:-1]} = {turns}[{self._step} & 1]",
             "stop": f"if {heeds}not {going}[0]:",
             "count": (f"{self._number}[0] = {self._step}",) if counter else (),
-            "body": body,
+            "body": (*body, *late),
             "ends": tuple(f"out.row_ended({literal(op.output)})" for op in self._loop.body if isinstance(op, Emit)),
         }
         return OpView("_settled_row.py.j2", fields)
@@ -117,7 +135,17 @@ class SettledViews:
         yield "try:"
         yield f"    {call}({bound}.bound, None)"
         yield f"except RUN_FAILURES as {self._failure}:"
-        yield f"    raise {name}.failed({bound}, {self._failure}) from {self._failure}"
+        yield f"    {self._diagnosis(run, name, bound)}"
+
+    def _diagnosis(self, run: Invoke, name: str, bound: str) -> str:
+        """What becomes of a failed run. Should it give results of other extents, what was promised of them is asked."""
+        checks, laws = self._promises.get(run.outputs, ((), ()))
+        targets = ", ".join(self._names.of(value) for _, value in run.outputs)
+        promised = f", lambda {targets}: {tuple_of(checks)}" if checks else ""
+        if not laws:
+            return f"raise {name}.failed({bound}, {self._failure}{promised}) from {self._failure}"
+        self._late = self._late or self._names.fresh("late")
+        return f"{self._late} = {name}.late({bound}, {self._failure}, lambda {targets}: {tuple_of(laws)}{promised})"
 
     def _numbers(self, run: Invoke, program: NumberProgram, at: int) -> Lines:
         """What a session would compute; where a number leaves its type, or a place its row, the session does."""
