@@ -138,9 +138,8 @@ class Held:
         one = one and self._steps >= WORTH_BINDING
         return tuple(each for each in banks if one and (each.made or not self._spec.outputs))
 
-    def follow(self, entries: Array) -> None:
+    def follow(self, valid: int) -> None:
         """Before a run on a set: what the only row's valid entries ask for. All other lengths are as they were."""
-        valid = int(np.add.reduce(entries))
         if valid > self.extent or valid - self._latest.new > self._sound[0]:
             summed = any(kind == "sum" for kind, _ in self._totals)
             lengths = replace(self._latest, valid=[valid], total=max(self._latest.total, valid if summed else 0))

@@ -10,8 +10,9 @@ import pytest
 from genai_compiler import Compiled, Options, compile_package
 from genai_compiler.plan.ir import Invoke
 from genai_compiler.plan.uses import walk
+from genai_runtime.held import Held
 from genai_runtime.settled import SETTLED
-from onnx import helper, load, save
+from onnx import TensorProto, helper, load, save
 
 from tests.conftest import FIXTURES
 from tests.number_packages import counting
@@ -106,6 +107,38 @@ def test_a_graph_of_other_operators_stays_a_run(tmp_path: Path) -> None:
     both, made = two_forms(edited(tmp_path / "package", "termination", node), tmp_path)
     assert (in_numbers(made), said(made)) == ([], "use_numbers: island_1 stays a run of a session: its operator Div")
     assert both[1].generate(PROMPT, max_new_tokens=30).tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 30, ())
+
+
+def test_now_numbers_now_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bit 2 of the length is set a number leaves its type, which counts for nothing in the end.
+
+    The mask's sum, which cells in place are asked for, goes on whoever has made the mask.
+    """
+    package = tmp_path / "package"
+    shutil.copytree(FIXTURES / CASE, package)
+    model = load(package / "state_update.onnx")
+    (last,) = [node for node in model.graph.node if "next_lengths" in node.output]
+    last.output[0] = "more"
+    model.graph.initializer.extend(
+        helper.make_tensor(name, TensorProto.INT64, [1], [value])
+        for name, value in (("bit", 4), ("high", 2**61), ("nothing", 0))
+    )
+    steps = ("BitwiseAnd lengths bit a", "Mul a high b", "Mul b nothing c", "Add more c next_lengths")
+    model.graph.node.extend(helper.make_node(op, taken, [gives]) for op, *taken, gives in map(str.split, steps))
+    save(model, package / "state_update.onnx")
+    both, made = two_forms(package, tmp_path)
+    assert in_numbers(made) == ["island_1"]
+    assert both[1].generate(PROMPT, max_new_tokens=40).tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 40, ())
+    compile_package(package, tmp_path / "timed")
+    sums, follow = list[int](), Held.follow
+    monkeypatch.setattr(Held, "follow", lambda held, valid: (sums.append(valid), follow(held, valid))[1])
+    with genai_runtime.load(tmp_path / "timed", threads=1, timings=True) as model:
+        model.generate(PROMPT, max_new_tokens=40).tokens  # noqa: B018
+        assert model.timings is not None
+        runs = [each.name for each in model.timings.spans].count("island_1")
+    settled = range(len(PROMPT) + SETTLED + 1, len(PROMPT) + 40)
+    assert runs == SETTLED + 1 + sum(length & 4 == 4 for length in settled)
+    assert sums == [length + 1 for length in settled]
 
 
 def test_a_form_that_was_asked_for_stays(tmp_path: Path) -> None:

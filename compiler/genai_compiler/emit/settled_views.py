@@ -7,7 +7,7 @@ from genai_compiler.emit.number_views import NumberViews
 from genai_compiler.emit.op_view import OpView, Writing
 from genai_compiler.plan.ir import CheckHeld, Emit, Fused, Invoke, Loop, Op
 from genai_compiler.plan.settled_loops import Sources, run_of
-from genai_compiler.read.single_numbers import NumberProgram
+from genai_compiler.read.single_numbers import NumberProgram, NumberPut
 
 Lines = Iterator[str]
 Pairs = tuple[tuple[str, str], ...]
@@ -42,6 +42,8 @@ class SettledViews:
         self._turn: dict[str, tuple[str, str, str]] = {}
         """What is another thing every other time: its name, and what it is with one set and with the other."""
         self._lists: list[str] = []
+        self._sums: dict[str, str] = {}
+        """A row of entries -> the name of its sum, once a run has been written that keeps it."""
         self._number = ""
 
     def view(self) -> OpView:
@@ -123,9 +125,10 @@ class SettledViews:
             return
         yield f"# {comment(origin)}: invoke {comment(run.component)}"
         if run.held:
-            hold = self._uses.held[run.held][2]
-            port = next(port for kind, port in hold.lengths if kind == "valid")
-            yield f"{name}.follow({self._read('entries', dict(run.inputs)[port])})"
+            port = self._valid(run)[0]
+            counted = dict(run.inputs)[port]
+            valid = self._sums.get(counted) or self._call("summed", self._read("entries", counted))
+            yield f"{name}.follow({valid})"
         yield from self._session(run, name, (one, other))
 
     def _session(self, run: Invoke, name: str, sets: tuple[str, str]) -> Lines:
@@ -160,6 +163,7 @@ class SettledViews:
         if not fits:
             yield from views.writing(written)
             return
+        sums = {put.gives: self._sum(put, run, at) for put in program.puts if self._is_counted(put, run)}
         if len(fits) < 3:
             yield f"if {' and '.join(fits)}:"
         else:
@@ -168,8 +172,28 @@ class SettledViews:
             yield from (f"{sound} = {sound} and {each}" for each in fits[1:])
             yield f"if {sound}:"
         yield from (f"    {line}" for line in views.writing(written))
+        yield from (f"    {sum} += {views.gained(gives)}" for gives, sum in sums.items())
         yield "else:"
         yield from (f"    {line}" for line in self._session(run, self._objects[at], self._sets[at]))
+        yield from (f"    {sum} = {self._call('summed', rows[gives])}" for gives, sum in sums.items())
+
+    def _is_counted(self, put: NumberPut, run: Invoke) -> bool:
+        """Whether cells in place count their entries in a row, which is what it was but for one number."""
+        inputs, outputs = dict(run.inputs), dict(run.outputs)
+        made = outputs.get(put.gives)
+        asked = {dict(each.inputs)[port] for each in self._runs if each.held for port in self._valid(each)}
+        return made in asked and self._sources.becomes.get(inputs[put.row]) == made
+
+    def _valid(self, run: Invoke) -> tuple[str, ...]:
+        return tuple(port for kind, port in self._uses.held[run.held][2].lengths if kind == "valid")
+
+    def _sum(self, put: NumberPut, run: Invoke, at: int) -> str:
+        """The name of a row's sum, which goes on from one iteration to the next."""
+        made = dict(run.outputs)[put.gives]
+        name = self._sums[made] = self._names.fresh(f"{made}_sum")
+        row = self._call("entries", f"{self._sets[at][0]}.given[{_place(put.row, run.inputs)}]")
+        self._lists.append(f"{name} = {self._call('summed', row)}")
+        return name
 
     def _given(self, port: str, value: str, run: Invoke, at: int) -> str:
         """The expression that reads an input's number; one that is the same every time is read once."""

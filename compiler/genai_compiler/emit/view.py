@@ -71,6 +71,7 @@ SOMETIMES = frozenset(
         "number",
         "open_adapter",
         "settled",
+        "summed",
         "unmatched_case",
         "within_capacity",
         "Lengths",
