@@ -31,6 +31,7 @@ from genai_runtime.abi import (
     live_rows,
     number,
     settled,
+    summed,
 )
 
 ABI_VERSION = 4
@@ -259,7 +260,6 @@ class Executor:
                         number(island_1_set.made[1]),
                         number(island_1_set.made[2]),
                         island_1_set,
-                        entries(island_1_set.made[0]),
                         model_linked_set,
                     ),
                     (
@@ -273,7 +273,6 @@ class Executor:
                         number(island_1_other.made[1]),
                         number(island_1_other.made[2]),
                         island_1_other,
-                        entries(island_1_other.made[0]),
                         model_linked_other,
                     ),
                 )
@@ -282,6 +281,7 @@ class Executor:
                 note_tokens = out.row_so_far("tokens", "int64", request.audience).append
                 package_eos_number = number(island_1_set.given[3])[0]
                 request_max_iterations_number = number(island_1_set.given[5])[0]
+                mask_next_sum = summed(entries(island_1_set.given[0]))
                 run_island_1 = steady_island_1.run
                 run_model_linked = decoder_cache.run
                 for step in range(SETTLED + 1, limit):
@@ -296,7 +296,6 @@ class Executor:
                         lengths_next_now,
                         active_next_now,
                         island_1_bound_now,
-                        mask_next_now_2,
                         model_linked_bound_now,
                     ) = turns[step & 1]
                     if request.stop_on_eos and not active_now[0]:
@@ -322,13 +321,15 @@ class Executor:
                         mask_next_now[lengths_2] = 1
                         lengths_next_now[0] = next_lengths
                         active_next_now[0] = next_active
+                        mask_next_sum += 1 - attention_mask_given_now[lengths_2]
                     else:
                         try:
                             run_island_1(island_1_bound_now.bound, None)
                         except RUN_FAILURES as failure:
                             raise steady_island_1.failed(island_1_bound_now, failure) from failure
+                        mask_next_sum = summed(mask_next_now)
                     # pipeline.workflow.steps[0].steps[3]: invoke model_linked
-                    decoder_cache.follow(mask_next_now_2)
+                    decoder_cache.follow(mask_next_sum)
                     try:
                         run_model_linked(model_linked_bound_now.bound, None)
                     except RUN_FAILURES as failure:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from genai_runtime.result import Result
     from genai_runtime.rows import branch_key, iteration_limit, iteration_value, keep_rows, live_rows, unmatched_case
     from genai_runtime.sessions import Sessions
-    from genai_runtime.settled import SETTLED, counter, entries, number, settled
+    from genai_runtime.settled import SETTLED, counter, entries, number, settled, summed
     from genai_runtime.state import Slot
     from genai_runtime.values import merge_axes
 
@@ -106,6 +106,7 @@ __all__ = [
     "number",
     "open_adapter",
     "settled",
+    "summed",
     "unmatched_case",
     "within_capacity",
 ]
@@ -164,6 +165,7 @@ _HOMES = {
     "number": "settled",
     "open_adapter": "adapters",
     "settled": "settled",
+    "summed": "settled",
     "unmatched_case": "rows",
     "within_capacity": "cells",
 }

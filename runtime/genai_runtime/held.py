@@ -11,16 +11,17 @@ entries a row of a cell is zero (onnxruntime, gqa_attention_base.h), so entries 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from genai_runtime import binding
 from genai_runtime.cells import Cell, control, enter
-from genai_runtime.problem import ExecutionError
+from genai_runtime.problem import ExecutionError, GenaiError
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import FIRST_ROOM
-from genai_runtime.steady import WORTH_BINDING, Bank
+from genai_runtime.steady import WORTH_BINDING, Bank, Promise, put_off
 from genai_runtime.values import Array, Value, to_array, view
 
 
@@ -114,7 +115,9 @@ class Held:
         try:
             self.run(bank.bound, None)
         except binding.RUN_FAILURES as failure:
-            raise self._failed(str(failure)) from failure
+            made = self._made_anew(bank, failure)
+            self.extent, self._latest = max(self.extent, lengths.total), lengths
+            return made
         self.extent, self._latest = max(self.extent, lengths.total), lengths
         return (bank.made or bank.keep()) if self._spec.steady else bank.hand_over()
 
@@ -135,9 +138,8 @@ class Held:
         one = one and self._steps >= WORTH_BINDING
         return tuple(each for each in banks if one and (each.made or not self._spec.outputs))
 
-    def follow(self, entries: Array) -> None:
+    def follow(self, valid: int) -> None:
         """Before a run on a set: what the only row's valid entries ask for. All other lengths are as they were."""
-        valid = int(np.add.reduce(entries))
         if valid > self.extent or valid - self._latest.new > self._sound[0]:
             summed = any(kind == "sum" for kind, _ in self._totals)
             lengths = replace(self._latest, valid=[valid], total=max(self._latest.total, valid if summed else 0))
@@ -150,9 +152,29 @@ class Held:
             self.extent = max(self.extent, lengths.total)
         self._sound = [valid]
 
-    def failed(self, bank: Bank, failure: Exception) -> Exception:
-        """What a failed run on a set comes to."""
+    def failed(self, bank: Bank, failure: Exception, promised: Promise | None = None) -> Exception:
+        """What a failed run on a set comes to, as of Steady."""
+        try:
+            made = self._made_anew(bank, failure)
+            if promised is not None:
+                promised(*made)
+        except GenaiError as said:
+            return said
         return self._failed(str(failure))
+
+    def late(self, bank: Bank, failure: Exception, law: Promise, promised: Promise | None = None) -> Exception:
+        """The same, where something more speaks of extents once the iteration ends, as of Steady."""
+        again = partial(self._made_anew, bank, failure)
+        return put_off(bank.made, again, (law, promised), failure, self._spec.origin)
+
+    def _made_anew(self, bank: Bank, failure: Exception) -> Sequence[Value]:
+        """Repeat a failed run, should only its results' extents be wrong; what is in place it writes again."""
+        try:
+            if bank.made:
+                return bank.made_anew(self.run)
+        except binding.RUN_FAILURES:
+            pass
+        raise self._failed(str(failure)) from failure
 
     def _lengths(self, values: Sequence[Value]) -> _Lengths:
         valid, total = _row_sums(values[self._valid]), 0

@@ -56,6 +56,11 @@ def number(value: Value) -> memoryview:
     return entries(value).data
 
 
+def summed(value: Array | memoryview) -> int:
+    """The sum of entries."""
+    return int(np.add.reduce(value))
+
+
 def counter(rank: int, *ports: tuple[Turning, str]) -> memoryview:
     """A tensor for an iteration's number, int64 of one entry, bound to these ports of both sets: write it at [0]."""
     array = np.zeros((1,) * rank, dtype=np.int64)

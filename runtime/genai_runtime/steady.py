@@ -11,8 +11,11 @@ from functools import partial
 from typing import Any
 
 from genai_runtime import binding
-from genai_runtime.problem import ExecutionError
-from genai_runtime.values import Value
+from genai_runtime.problem import ExecutionError, GenaiError
+from genai_runtime.values import Value, to_bits
+
+Promise = Callable[..., object]
+"""Asks results whether they are as was promised. Raises what is wrong with them."""
 
 
 class Bank:
@@ -60,6 +63,14 @@ class Bank:
         for port in self._outputs:
             self.bound.bind_output(port, binding.CPU)
         return made
+
+    def made_anew(self, run: Callable[[binding.Bindings, None], None]) -> Sequence[Value]:
+        """Run with results of their own, whatever extents they have; what was kept is kept no longer."""
+        for port in self._outputs:
+            self.bound.bind_output(port, binding.CPU)
+        self.made = ()
+        run(self.bound, None)
+        return self.hand_over()
 
     def _results(self) -> Sequence[Value]:
         made = self.bound.get_outputs()
@@ -111,10 +122,43 @@ class Steady:
         banks = (self._next, self._last)
         return tuple(each for each in banks if each is not None and each.made and self._sound)
 
-    def failed(self, bank: Bank, failure: Exception) -> Exception:
-        """What a run on a set comes to that has failed: the runner, given the same, says it in its own words."""
+    def failed(self, bank: Bank, failure: Exception, promised: Promise | None = None) -> Exception:
+        """What a run on a set comes to that has failed: the runner, given the same, says it in its own words.
+
+        Should it give results, their extents are others than they were: `promised` says that they must not be.
+        """
         try:
-            self._otherwise(*bank.given)
-        except ExecutionError as said:
+            made = self._otherwise(*bank.given)
+            if promised is not None:
+                promised(*made)
+        except GenaiError as said:
             return said
         return ExecutionError("step-failed", str(failure), origin=self._origin)
+
+    def late(self, bank: Bank, failure: Exception, law: Promise, promised: Promise | None = None) -> Exception:
+        """The same, where something more speaks of extents once the iteration ends: what it says, to be raised then.
+
+        Raises what is wrong now. What has its extents still is put where the iteration looks for it.
+        """
+        return put_off(bank.made, lambda: self._otherwise(*bank.given), (law, promised), failure, self._origin)
+
+
+def put_off(
+    kept: Sequence[Value],
+    again: Callable[[], Sequence[Value]],
+    asked: tuple[Promise, Promise | None],
+    failure: Exception,
+    origin: str,
+) -> Exception:
+    """`late`. again: the run with results of its own."""
+    (law, promised), made = asked, again()
+    if promised is not None:
+        promised(*made)
+    try:
+        law(*made)
+    except GenaiError as said:
+        for into, value in zip(kept, made, strict=True):
+            if into.shape() == value.shape():
+                to_bits(into)[...] = to_bits(value)
+        return said
+    raise ExecutionError("step-failed", str(failure), origin=origin) from failure

@@ -10,14 +10,17 @@ import pytest
 from genai_compiler import Compiled, Options, compile_package
 from genai_compiler.plan.ir import Invoke
 from genai_compiler.plan.uses import walk
+from genai_runtime.held import Held
 from genai_runtime.settled import SETTLED
-from onnx import helper, load, save
+from onnx import TensorProto, helper, load, save
 
 from tests.conftest import FIXTURES
 from tests.number_packages import counting
+from tests.reference.document import read_document
 from tests.reference.plain_loop import greedy
 from tests.runtime.test_settled import Both, outcome, same
 from tests.settled_packages import Inputs
+from tools.fixtures.document import application, cell, tensor, write_document
 
 CASE = "tiny-turns"
 PROMPT = [1, 10, 20, 30]
@@ -104,3 +107,63 @@ def test_a_graph_of_other_operators_stays_a_run(tmp_path: Path) -> None:
     both, made = two_forms(edited(tmp_path / "package", "termination", node), tmp_path)
     assert (in_numbers(made), said(made)) == ([], "use_numbers: island_1 stays a run of a session: its operator Div")
     assert both[1].generate(PROMPT, max_new_tokens=30).tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 30, ())
+
+
+def test_now_numbers_now_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bit 2 of the length is set a number leaves its type, which counts for nothing in the end.
+
+    The mask's sum, which cells in place are asked for, goes on whoever has made the mask.
+    """
+    package = tmp_path / "package"
+    shutil.copytree(FIXTURES / CASE, package)
+    model = load(package / "state_update.onnx")
+    (last,) = [node for node in model.graph.node if "next_lengths" in node.output]
+    last.output[0] = "more"
+    model.graph.initializer.extend(
+        helper.make_tensor(name, TensorProto.INT64, [1], [value])
+        for name, value in (("bit", 4), ("high", 2**61), ("nothing", 0))
+    )
+    steps = ("BitwiseAnd lengths bit a", "Mul a high b", "Mul b nothing c", "Add more c next_lengths")
+    model.graph.node.extend(helper.make_node(op, taken, [gives]) for op, *taken, gives in map(str.split, steps))
+    save(model, package / "state_update.onnx")
+    both, made = two_forms(package, tmp_path)
+    assert in_numbers(made) == ["island_1"]
+    assert both[1].generate(PROMPT, max_new_tokens=40).tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, 40, ())
+    compile_package(package, tmp_path / "timed")
+    sums, follow = list[int](), Held.follow
+    monkeypatch.setattr(Held, "follow", lambda held, valid: (sums.append(valid), follow(held, valid))[1])
+    with genai_runtime.load(tmp_path / "timed", threads=1, timings=True) as model:
+        model.generate(PROMPT, max_new_tokens=40).tokens  # noqa: B018
+        assert model.timings is not None
+        runs = [each.name for each in model.timings.spans].count("island_1")
+    settled = range(len(PROMPT) + SETTLED + 1, len(PROMPT) + 40)
+    assert runs == SETTLED + 1 + sum(length & 4 == 4 for length in settled)
+    assert sums == [length + 1 for length in settled]
+
+
+def test_a_form_that_was_asked_for_stays(tmp_path: Path) -> None:
+    made = compile_package(FIXTURES / CASE, tmp_path / "out", Options(forms={"": "own"}))
+    assert in_numbers(made) == []
+    assert "stays a run of a session: a session of its own is its form" in said(made)
+
+
+def test_a_row_that_nobody_reads_still_refuses_a_place_that_it_has_not(tmp_path: Path) -> None:
+    """The graph's first result is read by nobody: it is not written, and yet the session is asked where it must be."""
+    package = tmp_path / "package"
+    shutil.copytree(FIXTURES / CASE, package)
+    document = read_document(package)
+    workflow = document["pipeline"]["workflow"]
+    body = workflow["steps"][0]["steps"]
+    scatter = next(each for each in body if each.get("component") == "state_update")
+    outputs = {"next_lengths": "spare.next", "next_mask": "spare.mask"}
+    body.insert(0, {**scatter, "inputs": {**scatter["inputs"], "lengths": "spare"}, "outputs": outputs})
+    workflow["inputs"]["spare.start"] = application(tensor("int64", "batch", rows=True), "spare")
+    workflow["state"]["spare"] = cell(tensor("int64", "batch", rows=True), "spare.start")
+    workflow["steps"][0]["carried"].append({"cell": "spare", "next": "spare.next"})
+    write_document(package, document)
+    both, made = two_forms(package, tmp_path)
+    assert in_numbers(made)
+    request = {"request.input_ids": np.array([PROMPT]), "request.max_iterations": np.array([STEPS])}
+    width = len(PROMPT) + STEPS
+    codes = [same(both, {**request, "spare": np.array([width - short])})[1] for short in (SETTLED + 5, width)]
+    assert codes == ["step-failed", ""]

@@ -23,7 +23,7 @@ from tests.held_packages import HEAD, KV_HEADS
 from tests.reference.plain_loop import greedy
 from tests.reference.values import Array
 from tests.runtime.failing import failing_after
-from tests.settled_packages import SCRIPT, Inputs, attended, played
+from tests.settled_packages import EDGE, SCRIPT, Inputs, attended, played, widening
 from tests.two_routes import TwoRoutes
 
 CASE, CONTEXT = "tiny-turns", 64
@@ -118,6 +118,41 @@ def test_nothing_is_published_of_a_row_whose_prefixes_are_all_empty(forms: Forms
     assert forms("played")[1].run(inputs)["trace"].shape == (1, 0)
     script["shows"][:] = 0
     assert [each[0] for each in same(forms("played"), inputs)[0]].count("trace") == 1
+
+
+@pytest.mark.parametrize(("agreed", "code"), [(False, "recurrence"), (True, "symbol-conflict")])
+def test_results_that_change_their_extents_are_refused_as_ever(tmp_path: Path, agreed: bool, code: str) -> None:
+    """A cell's law, and a symbol of the contract, are what says that they do not: whenever it is, they say it."""
+    both = two_forms(widening(tmp_path / "package", agreed), tmp_path)
+    for when in (1, SETTLED, SETTLED + 1, SETTLED + 2, STEPS - 1, STEPS):
+        inputs = {"when": np.array([when]), "turns": np.array([STEPS]), "start": np.zeros((1, 2), np.int64)}
+        events, found = same(both, inputs)
+        assert found == ("" if when == STEPS else code)
+        assert len(events) >= when - 1
+        said = set[str]()
+        for model in both[1:]:
+            try:
+                model.run(inputs)
+            except ExecutionError as failure:
+                said.add(str(failure))
+        assert len(said) == (when < STEPS), said
+
+
+def test_a_run_in_place_that_changes_its_extents_is_refused_as_ever(tmp_path: Path) -> None:
+    """It is repeated with results of its own, and writes once more what it has written in place."""
+    both = two_forms(attended(tmp_path / "package", wide=True), tmp_path)
+    masks = np.zeros((STEPS, 1, STEPS + 3), np.int64)
+    for step in range(STEPS):
+        masks[step, 0, : step + 3] = 1
+    caches = {part: np.ones((1, KV_HEADS, STEPS + 3, HEAD), np.float32) for part in "kv"}
+    for part in caches.values():
+        part[:, :, 2:] = 0
+    for when in (1, SETTLED, SETTLED + 1, SETTLED + 2, STEPS):
+        tokens = np.arange(STEPS).reshape(-1, 1, 1) % 30
+        tokens[when:] = EDGE
+        inputs = {"tokens": tokens, "masks": masks, "goes": np.ones((STEPS, 1), np.int64), **caches}
+        inputs |= {"most": np.array([STEPS + 3]), "turns": np.array([STEPS]), "start": np.zeros((1, 2), np.int64)}
+        assert same(both, inputs)[1] == ("" if when == STEPS else "recurrence")
 
 
 # ---- cells in place --------------------------------------------------------------------------------------------------

@@ -62,7 +62,14 @@ class NumberViews:
         for port, operand in self.program.outputs:
             yield f"{results[port]}[0] = {self._text(operand)}"
 
+    def gained(self, row: str) -> str:
+        """By how much more a row adds up to than the one it was."""
+        put = next(each for each in self.program.puts if each.gives == row)
+        return f"{self._text(put.number)} - {self.rows[put.row]}[{self._text(put.place)}]"
+
     def _put(self, put: NumberPut) -> Iterator[str]:
+        if put.gives not in self.rows:  # nobody outside has it; a place that is not there is wrong all the same
+            return
         yield f"{self.rows[put.gives]}[:] = {self.rows[put.row]}"
         yield f"{self.rows[put.gives]}[{self._text(put.place)}] = {self._text(put.number)}"
 

@@ -6,7 +6,7 @@ from genai_compiler.emit.adapter_views import adapted_argument, selection_call
 from genai_compiler.emit.decoder_views import DecoderViews
 from genai_compiler.emit.names import Names, comment, literal, tuple_of
 from genai_compiler.emit.op_view import OpView, Writing
-from genai_compiler.emit.settled_views import SettledViews
+from genai_compiler.emit.settled_views import Pairs, Promises, SettledViews
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.ir import (
     Branch,
@@ -34,8 +34,8 @@ from genai_compiler.plan.ir import (
 )
 from genai_compiler.plan.of_request import made_of_files
 from genai_compiler.plan.readers import Readers
-from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way
-from genai_compiler.plan.uses import all_reads, checked_values, walk
+from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way, run_of
+from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
 from genai_compiler.read.signature import UNDEFINED
 
 
@@ -197,7 +197,11 @@ class OpViews:
         enter = (*enter, *self._entering)
         self._entering, self._limit = outside
         shorter = has_shorter_way(op, self._around)
-        settled = (SettledViews(self._writing, op, self._steady, (step, limit)).view(),) if shorter else ()
+        settled = (
+            (SettledViews(self._writing, op, self._steady, (step, limit), self._promises(op)).view(),)
+            if shorter
+            else ()
+        )
         counts = bool(op.iteration) or step in self._counted or shorter
         fields: dict[str, str | tuple[str, ...]] = {
             "origin": comment(op.origin),
@@ -269,6 +273,20 @@ class OpViews:
     def _has_law(self, carry: Carry) -> bool:
         """Whether anything is to be held against a law: a cell that becomes itself, or is proved to, is invariant."""
         return not carry.proved and (carry.next != carry.cell or self._cell(carry).recurrence != "invariant")
+
+    def _promises(self, op: Loop) -> dict[Pairs, Promises]:
+        """What a run defines -> what the extents of its results are held against.
+
+        Extents of other values may be asked for, which are what they were; not of values that are released.
+        """
+        gone = {value for each in op.body if isinstance(each, Release) for value in each.values}
+        found: dict[Pairs, Promises] = {}
+        for run in filter(None, map(run_of, op.body)):
+            made = set(defines(run))
+            checks = (each for each in run.after if not checked_values(each) & (gone - made))
+            laws = (law for carry in op.carried if carry.next in made for law in self._laws(carry, op))
+            found[run.outputs] = tuple(self._check(each, run) for each in checks), tuple(laws)
+        return found
 
     def _law(self, carry: Carry, op: Loop) -> str:
         cell, origin = self._cell(carry), literal(op.origin)

@@ -7,19 +7,31 @@ from genai_compiler.emit.number_views import NumberViews
 from genai_compiler.emit.op_view import OpView, Writing
 from genai_compiler.plan.ir import CheckHeld, Emit, Fused, Invoke, Loop, Op
 from genai_compiler.plan.settled_loops import Sources, run_of
-from genai_compiler.read.single_numbers import NumberProgram
+from genai_compiler.read.single_numbers import NumberProgram, NumberPut
 
 Lines = Iterator[str]
 Pairs = tuple[tuple[str, str], ...]
-Steady = Mapping[tuple[tuple[str, str], ...], tuple[str, str]]
+Steady = Mapping[Pairs, tuple[str, str]]
 """What a run of no group defines -> the object that runs it in the loop, and the runner behind that."""
+Promises = tuple[tuple[str, ...], tuple[str, ...]]
+"""Calls that hold results against what was promised of their extents: when the run has ended, and the iteration."""
 
 
 class SettledViews:
     """The shorter way of one loop."""
 
-    def __init__(self, writing: Writing, loop: Loop, steady: Steady, counted: tuple[str, str]) -> None:
-        """steady: names of what runs. counted: the names of the loop's counter and of its bound."""
+    def __init__(
+        self,
+        writing: Writing,
+        loop: Loop,
+        steady: Steady,
+        counted: tuple[str, str],
+        promises: Mapping[Pairs, Promises],
+    ) -> None:
+        """steady: names of what runs. counted: the names of the loop's counter and of its bound. promises: by what a
+        run defines.
+        """
+        self._promises, self._late = promises, ""
         self._plan, self._names, self._uses, self._call = writing.plan, writing.names, writing.uses, writing.call
         self._loop, self._sources, (self._step, self._limit) = loop, Sources(loop), counted
         self._runs = self._sources.runs
@@ -30,6 +42,8 @@ class SettledViews:
         self._turn: dict[str, tuple[str, str, str]] = {}
         """What is another thing every other time: its name, and what it is with one set and with the other."""
         self._lists: list[str] = []
+        self._sums: dict[str, str] = {}
+        """A row of entries -> the name of its sum, once a run has been written that keeps it."""
         self._number = ""
 
     def view(self) -> OpView:
@@ -37,6 +51,7 @@ class SettledViews:
         self._uses.imports.update(("RUN_FAILURES", "SETTLED"))
         going = self._read("number", self._loop.continue_when)
         body = tuple(line for op in self._loop.body for line in self._op(op))
+        late = (f"if {self._late} is not None:", f"    raise {self._late}") if self._late else ()
         counter = tuple(self._counter())
         turns, turn = self._names.fresh("turns"), list(self._turn.values())
         heeds = "request.stop_on_eos and " if self._loop.termination == "generation_eos" else ""
@@ -45,13 +60,18 @@ class SettledViews:
             "sets": tuple(
                 f"{', '.join(pair)} = {each}.sets()" for pair, each in zip(self._sets, self._objects, strict=True)
             ),
-            "lists": (*counter, f"{self._audience} = request.audience", *self._lists),
+            "lists": (
+                *counter,
+                f"{self._audience} = request.audience",
+                *((f"{self._late} = None",) if late else ()),
+                *self._lists,
+            ),
             "turns": f"{turns} = ({tuple_of(each[1] for each in turn)}, {tuple_of(each[2] for each in turn)})",
             "loop": f"for {self._step} in range(SETTLED + 1, {self._limit}):",
             "turn": f"{tuple_of(each[0] for each in turn)[1:-1]} = {turns}[{self._step} & 1]",
             "stop": f"if {heeds}not {going}[0]:",
             "count": (f"{self._number}[0] = {self._step}",) if counter else (),
-            "body": body,
+            "body": (*body, *late),
             "ends": tuple(f"out.row_ended({literal(op.output)})" for op in self._loop.body if isinstance(op, Emit)),
         }
         return OpView("_settled_row.py.j2", fields)
@@ -105,9 +125,10 @@ class SettledViews:
             return
         yield f"# {comment(origin)}: invoke {comment(run.component)}"
         if run.held:
-            hold = self._uses.held[run.held][2]
-            port = next(port for kind, port in hold.lengths if kind == "valid")
-            yield f"{name}.follow({self._read('entries', dict(run.inputs)[port])})"
+            port = self._valid(run)[0]
+            counted = dict(run.inputs)[port]
+            valid = self._sums.get(counted) or self._call("summed", self._read("entries", counted))
+            yield f"{name}.follow({valid})"
         yield from self._session(run, name, (one, other))
 
     def _session(self, run: Invoke, name: str, sets: tuple[str, str]) -> Lines:
@@ -117,7 +138,17 @@ class SettledViews:
         yield "try:"
         yield f"    {call}({bound}.bound, None)"
         yield f"except RUN_FAILURES as {self._failure}:"
-        yield f"    raise {name}.failed({bound}, {self._failure}) from {self._failure}"
+        yield f"    {self._diagnosis(run, name, bound)}"
+
+    def _diagnosis(self, run: Invoke, name: str, bound: str) -> str:
+        """What becomes of a failed run. Should it give results of other extents, what was promised of them is asked."""
+        checks, laws = self._promises.get(run.outputs, ((), ()))
+        targets = ", ".join(self._names.of(value) for _, value in run.outputs)
+        promised = f", lambda {targets}: {tuple_of(checks)}" if checks else ""
+        if not laws:
+            return f"raise {name}.failed({bound}, {self._failure}{promised}) from {self._failure}"
+        self._late = self._late or self._names.fresh("late")
+        return f"{self._late} = {name}.late({bound}, {self._failure}, lambda {targets}: {tuple_of(laws)}{promised})"
 
     def _numbers(self, run: Invoke, program: NumberProgram, at: int) -> Lines:
         """What a session would compute; where a number leaves its type, or a place its row, the session does."""
@@ -132,6 +163,7 @@ class SettledViews:
         if not fits:
             yield from views.writing(written)
             return
+        sums = {put.gives: self._sum(put, run, at) for put in program.puts if self._is_counted(put, run)}
         if len(fits) < 3:
             yield f"if {' and '.join(fits)}:"
         else:
@@ -140,8 +172,28 @@ class SettledViews:
             yield from (f"{sound} = {sound} and {each}" for each in fits[1:])
             yield f"if {sound}:"
         yield from (f"    {line}" for line in views.writing(written))
+        yield from (f"    {sum} += {views.gained(gives)}" for gives, sum in sums.items())
         yield "else:"
         yield from (f"    {line}" for line in self._session(run, self._objects[at], self._sets[at]))
+        yield from (f"    {sum} = {self._call('summed', rows[gives])}" for gives, sum in sums.items())
+
+    def _is_counted(self, put: NumberPut, run: Invoke) -> bool:
+        """Whether cells in place count their entries in a row, which is what it was but for one number."""
+        inputs, outputs = dict(run.inputs), dict(run.outputs)
+        made = outputs.get(put.gives)
+        asked = {dict(each.inputs)[port] for each in self._runs if each.held for port in self._valid(each)}
+        return made in asked and self._sources.becomes.get(inputs[put.row]) == made
+
+    def _valid(self, run: Invoke) -> tuple[str, ...]:
+        return tuple(port for kind, port in self._uses.held[run.held][2].lengths if kind == "valid")
+
+    def _sum(self, put: NumberPut, run: Invoke, at: int) -> str:
+        """The name of a row's sum, which goes on from one iteration to the next."""
+        made = dict(run.outputs)[put.gives]
+        name = self._sums[made] = self._names.fresh(f"{made}_sum")
+        row = self._call("entries", f"{self._sets[at][0]}.given[{_place(put.row, run.inputs)}]")
+        self._lists.append(f"{name} = {self._call('summed', row)}")
+        return name
 
     def _given(self, port: str, value: str, run: Invoke, at: int) -> str:
         """The expression that reads an input's number; one that is the same every time is read once."""

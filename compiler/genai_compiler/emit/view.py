@@ -72,6 +72,7 @@ SOMETIMES = frozenset(
         "number",
         "open_adapter",
         "settled",
+        "summed",
         "unmatched_case",
         "within_capacity",
         "Lengths",

@@ -14,6 +14,7 @@ the last bit; batches and the first iterations are as they were.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from genai_compiler.passes.joinable import Joinable
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.edits import Linked, Member
 from genai_compiler.plan.ir import Fused, Invoke, Loop, Op, Plan, Type
@@ -79,6 +80,9 @@ def _program(run: Invoke, wanted: frozenset[str], plan: Plan, profile: Profile) 
 
 def _graphs(run: Invoke, plan: Plan, profile: Profile) -> Iterator[GraphOfNumbers]:
     edit = plan.component(run.component).edit
+    reason = Joinable(plan, profile, {}).fixed(run) if edit is None else ""
+    if reason:
+        raise NotNumbers(reason)
     if edit is not None and (not isinstance(edit, Linked) or edit.hoist is not None or edit.own):
         raise NotNumbers("its graph is changed in another way")
     alone = Member(run.component, *(tuple((port, port) for port, _ in ports) for ports in (run.inputs, run.outputs)))
