@@ -19,16 +19,19 @@ at its own place what is wrong. So its operators must bear zeros, and no value m
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from genai_compiler.passes.joinable import Joinable
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ahead import Ahead, Idle
+from genai_compiler.plan.boundaries import ITERATES
+from genai_compiler.plan.boundary import Boundary
 from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Component, Hold, Invoke, Loop, Op, Plan
 from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way, run_of
 from genai_compiler.plan.unfit import Unfit
 from genai_compiler.plan.uses import all_reads, defines, walk
-from genai_compiler.read.linkable import opsets
+from genai_compiler.read.opsets import Opsets
 from genai_compiler.read.total_graphs import partial_operator
 
 
@@ -157,18 +160,25 @@ def _turned(turn: _Turn, plan: Plan) -> Plan:
         groups=tuple(replace(g, component=new.name) if g.component == old.name else g for g in plan.groups),
         types={**plan.types, **{values[value]: plan.types[value] for value in made}},
         decisions=(*plan.decisions, note),
+        boundaries=tuple(_told(plan, new)),
     )
 
 
 def _agree(turn: _Turn, old: Component) -> None:
-    """Operator sets of all members have one version."""
-    edit = old.edit
+    """One version of each operator set serves all members."""
+    edit, judge = old.edit, Joinable(turn.plan, turn.profile, {})
     members = [each.component for each in edit.members] if isinstance(edit, Linked) else [old.name]
-    versions = dict[str, int]()
-    for name in (*members, *turn.models()):
-        for domain, version in opsets(turn.profile.graphs[name].model):
-            if versions.setdefault(domain, version) != version:
-                raise Unfit("the graphs are of different versions of operators")
+    all_of_them = reduce(Opsets.joined, map(judge.opsets, (*members, *turn.models())))
+    if why := all_of_them.conflict():
+        raise Unfit(why)
+
+
+def _told(plan: Plan, turned: Component) -> Iterator[Boundary]:
+    """The boundaries, those that one row does not have in other words."""
+    members = {each.component for each in turned.edit.members} if isinstance(turned.edit, Linked) else set[str]()
+    for each in plan.boundaries:
+        ahead = each.why == ITERATES and {each.first, each.second} <= members
+        yield replace(each, why=f"{ITERATES}; one run for one row that has settled") if ahead else each
 
 
 def _names(component: Component) -> set[str]:
