@@ -20,32 +20,34 @@ from genai_compiler.costs import Costs
 from genai_compiler.passes.joinable import Joinable, Shape
 from genai_compiler.passes.profile import Profile
 from genai_compiler.passes.prove_extents import irreplaceable, proved
+from genai_compiler.plan.boundaries import boundaries
 from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Branch, Component, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.plan.uses import all_reads, checked_values, defines, walk
+from genai_compiler.read.opsets import NO_OPSETS, Opsets
 
 
 def fuse_islands(plan: Plan, profile: Profile) -> Plan:
-    """The plan with every island of two members or more linked."""
+    """The plan with every island of two members or more linked, and the reason for each boundary that remains."""
     body, extents = proved(irreplaceable(plan), profile)
     whole = {defines(op): op for op in walk(body) if isinstance(op, Invoke)}
     grouping = _Grouping(Joinable(plan, profile, extents), whole)
     body = tuple(grouping.region(plan.body))
-    if not grouping.islands:
-        return plan
-    return _linked(plan, body, grouping, profile.costs)
+    graphs = [each.name for each in plan.components if each.name in profile.graphs and each.adapter is None]
+    plan = replace(plan, boundaries=boundaries(plan, graphs, grouping.between))
+    return _linked(plan, body, grouping, profile.costs) if grouping.islands else plan
 
 
 @dataclass
 class _Island:
-    """Members so far. place: its index among the ops of its region. opsets: by domain. taken: what ports say of the
-    shape of values from outside, by value.
+    """Members so far. place: its index among the ops of its region. opsets: of all members. taken: what ports say of
+    the shape of values from outside, by value.
     """
 
     place: int
     members: list[Invoke] = field(default_factory=list)
     made: set[str] = field(default_factory=set)
-    opsets: dict[str, int] = field(default_factory=dict)
+    opsets: Opsets = NO_OPSETS
     taken: dict[str, Shape] = field(default_factory=dict)
 
 
@@ -54,13 +56,15 @@ class _Grouping:
     """Finds the islands of a plan.
 
     whole: invokes with the checks that they need when no request replaces a component, by what they define. islands:
-    the invoke that stands for each, and its members. alone: why components stay alone.
+    the invoke that stands for each, and its members. homes: of invokes, by identity; refused: why an invoke did not
+    join an island.
     """
 
     joinable: Joinable
     whole: Mapping[tuple[str, ...], Invoke]
     islands: list[tuple[Invoke, list[Invoke]]] = field(default_factory=list)
-    alone: dict[str, str] = field(default_factory=dict)
+    homes: dict[int, _Island] = field(default_factory=dict)
+    refused: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def region(self, ops: tuple[Op, ...]) -> Iterator[Op]:
         """The ops of a region, an island's first member standing for all of them."""
@@ -68,7 +72,7 @@ class _Grouping:
         where: dict[str, int] = {}
         open_islands: list[_Island] = []
         for op in ops:
-            if isinstance(op, Invoke) and self._may_join(op):
+            if isinstance(op, Invoke) and not self.joinable.reason(op):
                 island = self._home(op, open_islands, where)
                 if island is None:
                     island = _Island(len(placed))
@@ -95,29 +99,44 @@ class _Grouping:
             case _:
                 return op
 
-    def _may_join(self, op: Invoke) -> bool:
-        reason = self.joinable.reason(op)
-        if reason:
-            self.alone.setdefault(op.component, reason)
-        return not reason
+    def between(self, first: Invoke, second: Invoke) -> str:
+        """Why two invokes of one region are not one run, "" when they are."""
+        home = self.homes.get(id(first))
+        if home is not None and home is self.homes.get(id(second)):
+            return ""
+        for each in (first, second):
+            if reason := self.joinable.reason(each):
+                return f"'{each.component}' runs alone: {reason}"
+        if home is None:
+            return "the runtime drives the loop that they stand in"
+        return self.refused.get((id(second), id(home)), "a loop or a branch stands between them")
 
     def _home(self, op: Invoke, islands: list[_Island], where: dict[str, int]) -> _Island | None:
         """The first island that the invoke may join."""
         for island in islands:
-            known = all(where.get(value, -1) <= island.place for _, value in op.inputs)
-            inside = {
-                value for check in self.whole[defines(op)].before for value in checked_values(check)
-            } & island.made
-            fits = self.joinable.fits(op, island.made, island.taken)
-            if known and not inside and fits and self.joinable.agree(op, island.opsets):
+            against = self._against(op, island, where)
+            if not against:
                 return island
+            self.refused[id(op), id(island)] = against
         return None
+
+    def _against(self, op: Invoke, island: _Island, where: dict[str, int]) -> str:
+        """Why an invoke can't join an island, "" when it can."""
+        late = next((value for _, value in op.inputs if where.get(value, -1) > island.place), "")
+        if late:
+            return f"'{op.component}' also reads %{late}, which is made later"
+        compared = {value for check in self.whole[defines(op)].before for value in checked_values(check)} & island.made
+        if compared:
+            return f"nothing proves the extents of %{min(compared)}, which are compared before '{op.component}' runs"
+        misfit = self.joinable.misfit(op, island.made, island.taken)
+        return misfit or island.opsets.joined(self.joinable.opsets(op.component)).conflict()
 
     def _join(self, op: Invoke, island: _Island) -> None:
         island.members.append(op)
         self.joinable.take(op, island.made, island.taken)
         island.made.update(defines(op))
-        island.opsets.update(self.joinable.opsets(op))
+        island.opsets = island.opsets.joined(self.joinable.opsets(op.component))
+        self.homes[id(op)] = island
 
     def _closed(self, island: _Island) -> Invoke:
         first = island.members[0]
@@ -153,7 +172,6 @@ def _linked(plan: Plan, body: tuple[Op, ...], grouping: _Grouping, costs: Costs)
         notes.append(
             f"fuse_islands: {component.name} is {names}: one run instead of {len(members)}, {saved:.1f} us less"
         )
-    notes += [f"fuse_islands: {name} runs alone: {reason}" for name, reason in sorted(grouping.alone.items())]
     return replace(
         plan,
         body=tuple(_replaced(body, made)),

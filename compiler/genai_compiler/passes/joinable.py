@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.ir import CapacityCheck, Invoke, Plan
 from genai_compiler.read.extents import Extents
-from genai_compiler.read.linkable import opsets, unlinkable
+from genai_compiler.read.linkable import unlinkable
+from genai_compiler.read.opsets import Opsets, opsets_of
 from genai_compiler.read.weights import weight_bytes
 
 LIGHT = 64 << 10
@@ -35,7 +36,7 @@ class Joinable:
             return "it updates cells in place"
         size = weight_bytes(self.profile.graphs[op.component].model)
         if size > LIGHT:
-            return f"its weights ({size / 1e6:.0f} MB) belong to one session"
+            return f"its weights ({size / 1e6:.1f} MB) belong to one session"
         return self.unlinkable(op)
 
     def fixed(self, op: Invoke) -> str:
@@ -62,11 +63,11 @@ class Joinable:
             known[op.component] = unlinkable(self.profile.graphs[op.component].model)
         return self.profile.apart.get(op.component, "") or known[op.component]
 
-    def fits(self, op: Invoke, made: Set[str], taken: Mapping[str, Shape]) -> bool:
-        """Whether values from inside are certain to have the rank and the fixed extents of the ports that take them.
+    def misfit(self, op: Invoke, made: Set[str], taken: Mapping[str, Shape]) -> str:
+        """What value from inside is not certain to have the rank and the fixed extents of the port that takes it.
 
-        made: values from inside. taken: what ports say of the shape of values from outside; ports that take one value
-        must ask for one shape.
+        "" when all are. made: values from inside. taken: what ports say of the shape of values from outside; ports that
+        take one value must ask for one shape.
         """
         ports = self._ports(op)
         for port, value in op.inputs:
@@ -75,14 +76,15 @@ class Joinable:
                 continue
             if value not in made:
                 if _one_shape(shape, taken.get(value, shape)) is None:
-                    return False
+                    return f"port '{port}' of '{op.component}' asks for another shape of %{value} than a port before"
                 continue
             extents = self.extents.get(value)
             if extents is None or len(extents) != len(shape):
-                return False
-            if any(isinstance(dim, int) and dim != extent for dim, extent in zip(shape, extents, strict=True)):
-                return False
-        return True
+                return f"nothing proves that %{value} has the rank that port '{port}' of '{op.component}' asks for"
+            for axis, (dim, extent) in enumerate(zip(shape, extents, strict=True)):
+                if isinstance(dim, int) and dim != extent:
+                    return f"nothing proves that %{value} has {dim} entries on axis {axis}, as '{op.component}' asks"
+        return ""
 
     def take(self, op: Invoke, made: Set[str], taken: dict[str, Shape]) -> None:
         """Note what the ports of an invoke that joins say of values from outside."""
@@ -92,13 +94,12 @@ class Joinable:
             if shape is not None and value not in made:
                 taken[value] = _one_shape(shape, taken.get(value, shape)) or shape
 
-    def agree(self, op: Invoke, versions: Mapping[str, int]) -> bool:
-        """Whether its operator sets have the versions by domain that are there already."""
-        return all(versions.get(domain, version) == version for domain, version in self.opsets(op))
-
-    def opsets(self, op: Invoke) -> set[tuple[str, int]]:
-        """(domain, version) of the operator sets of its graph."""
-        return opsets(self.profile.graphs[op.component].model)
+    def opsets(self, component: str) -> Opsets:
+        """Of what versions its graph is."""
+        known = self.profile.opsets
+        if component not in known:
+            known[component] = opsets_of(self.profile.graphs[component].model)
+        return known[component]
 
     def _ports(self, op: Invoke) -> Mapping[str, Shape | None]:
         """The shapes that the graph of an invoke asks of its inputs."""

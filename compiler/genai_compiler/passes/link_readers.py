@@ -20,6 +20,7 @@ from genai_compiler.costs import Costs
 from genai_compiler.passes.joinable import LIGHT, Joinable, Shape
 from genai_compiler.passes.profile import Profile
 from genai_compiler.passes.prove_extents import proved
+from genai_compiler.plan.boundary import Boundary
 from genai_compiler.plan.edits import Linked, Member, free_name
 from genai_compiler.plan.ir import Branch, Check, Component, Decode, Hold, Invoke, Loop, Op, Plan, SymbolCheck, Type
 from genai_compiler.plan.uses import checked_values, defines, own_reads, walk
@@ -41,6 +42,7 @@ def link_readers(plan: Plan, profile: Profile) -> Plan:
             for site in sites:
                 site.after_checks = tuple(_from_outside(check, site, extents) for check in site.checks())
             plan = _linked(plan, component, group, profile.costs) if group.results else plan
+            plan = replace(plan, boundaries=tuple(_told(plan, component.name, group)))
             found = _sites(plan) if group.results else found
     return plan
 
@@ -143,13 +145,17 @@ def _regions(ops: tuple[Op, ...]) -> Iterator[tuple[Op, ...]]:
 
 @dataclass
 class _Group:
-    """The heavy graph and its readers as one graph: its members, and what the readers add to inputs and results."""
+    """The heavy graph and its readers as one graph: its members, and what the readers add to inputs and results.
+
+    refused: why readers at the first place did not join, by component and origin.
+    """
 
     sites: list[_Site]
     members: list[Member]
     inputs: list[tuple[str, Type]] = field(default_factory=list)
     results: list[tuple[str, Type]] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def free(self, name: str) -> str:
         """A name that nothing inside has; it has one from now on."""
@@ -166,26 +172,64 @@ def _grown(sites: list[_Site], joinable: Joinable) -> _Group:
     for site in sites:
         site.names = {value: port for port, value in site.head.outputs}
         joinable.take(site.head, set(), site.taken)
-    versions = dict(joinable.opsets(sites[0].head))
+    versions = joinable.opsets(component.name)
     for op in sites[0].after():
         alike = [_alike(sites[0].wiring(op), site, joinable) for site in sites]
-        joined = [each for each in alike if each is not None]
-        if len(joined) == len(sites) and joinable.agree(op, versions):
-            versions.update(joinable.opsets(op))
-            _join(joined, group, joinable)
+        against = next((each for each in alike if isinstance(each, str)), "")
+        against = against or versions.joined(joinable.opsets(op.component)).conflict()
+        if against:
+            group.refused[op.component, op.origin] = against
+            continue
+        versions = versions.joined(joinable.opsets(op.component))
+        _join([each for each in alike if isinstance(each, Invoke)], group, joinable)
     return group
 
 
-def _alike(wiring: tuple[str, Pairs, tuple[str, ...]], site: _Site, joinable: Joinable) -> Invoke | None:
-    """The invoke at a place that is wired so and may join."""
+def _alike(wiring: tuple[str, Pairs, tuple[str, ...]], site: _Site, joinable: Joinable) -> Invoke | str:
+    """The invoke at a place that is wired so and may join, else what is against it."""
+    against = f"nothing reads '{site.head.component}' so at {site.head.origin}"
     for op in site.after():
         if site.wiring(op) == wiring and any(name for _, name in wiring[1]):
-            known = all(value in site.names or site.known(value) for _, value in op.inputs)
-            looked = {value for check in op.before for value in checked_values(check)} & set(site.names)
-            overridable = joinable.plan.component(op.component).overridable
-            if known and not looked and not overridable and not joinable.reason(op):
-                return op if joinable.fits(op, set(site.names), site.taken) else None
-    return None
+            against = _against(op, site, joinable)
+            if not against:
+                return op
+    return against
+
+
+def _against(op: Invoke, site: _Site, joinable: Joinable) -> str:
+    """Why a reader can't join at a place, "" when it can."""
+    late = next((value for _, value in op.inputs if value not in site.names and not site.known(value)), "")
+    if late:
+        return f"'{op.component}' also reads %{late}, which is made later"
+    looked = {value for check in op.before for value in checked_values(check)} & set(site.names)
+    if looked:
+        return f"nothing proves the extents of %{min(looked)}, which are compared before '{op.component}' runs"
+    if joinable.plan.component(op.component).overridable:
+        return f"a request may replace '{op.component}'"
+    if reason := joinable.reason(op):
+        return f"'{op.component}' runs alone: {reason}"
+    return joinable.misfit(op, set(site.names), site.taken)
+
+
+def _told(plan: Plan, head: str, group: _Group) -> Iterator[Boundary]:
+    """The boundaries behind the heavy graph, without those that are gone, for the reasons that readers did not join."""
+    joined = {(op.component, op.origin) for site in group.sites for op in site.readers}
+    refused = {
+        (name, origin): why if name == component else f"'{name}' is linked with others already"
+        for (component, origin), why in group.refused.items()
+        for name in _names(plan, component)
+    }
+    inside = {head, *(name for name, _ in joined)}
+    for each in plan.boundaries:
+        at = each.second, each.origin
+        if each.first not in inside or at not in joined:
+            yield replace(each, why=refused.get(at, each.why)) if each.first == head else each
+
+
+def _names(plan: Plan, component: str) -> tuple[str, ...]:
+    """The components whose graphs are in one."""
+    edit = plan.component(component).edit
+    return tuple(each.component for each in edit.members) if isinstance(edit, Linked) else (component,)
 
 
 def _join(ops: list[Invoke], group: _Group, joinable: Joinable) -> None:

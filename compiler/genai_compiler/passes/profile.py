@@ -8,6 +8,7 @@ from genai_compiler.costs import Costs, shipped_costs
 from genai_compiler.plan.ir import Form, Plan
 from genai_compiler.read.document import IndexedScatter, StateGroup
 from genai_compiler.read.extents import Extent, Extents
+from genai_compiler.read.opsets import Opsets
 from genai_compiler.read.package import Graph, Package
 
 Asked = tuple[str, tuple[tuple[str, Extents | None], ...]]
@@ -21,7 +22,7 @@ class Profile:
     """Facts beside the plan. graphs by component; groups as the document declares them; apart: never fused, and why.
 
     costs: what forms are chosen by. forms: those that the caller asks for, by component ("" for all others).
-    unlinkable, inferred: what passes have asked about the graphs before, and the answers: both take time.
+    unlinkable, opsets, inferred: what passes have asked about the graphs before, and the answers: they take time.
     """
 
     graphs: Mapping[str, Graph]
@@ -30,6 +31,7 @@ class Profile:
     costs: Costs = field(default_factory=shipped_costs)
     forms: Mapping[str, Form] = field(default_factory=dict)
     unlinkable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    opsets: dict[str, Opsets] = field(default_factory=dict, init=False, compare=False)
     inferred: dict[Asked, Inferred] = field(default_factory=dict, init=False, compare=False)
 
 

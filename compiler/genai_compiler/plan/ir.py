@@ -12,6 +12,7 @@ from typing import Literal
 
 from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.audio_program import AudioProgram
+from genai_compiler.plan.boundary import Boundary
 from genai_compiler.plan.decoder_ops import Decode as Decode
 from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
 from genai_compiler.plan.decoder_ops import SpeculativeBlock as SpeculativeBlock
@@ -369,6 +370,7 @@ class Plan:
     capabilities: tuple[str, ...]
     placements: tuple[Placement, ...] = ()
     decisions: tuple[str, ...] = field(default=())
+    boundaries: tuple[Boundary, ...] = ()
     speculation: Speculation | None = None
 
     def component(self, name: str) -> Component:

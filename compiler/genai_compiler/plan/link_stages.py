@@ -28,6 +28,7 @@ from genai_compiler.read.document import (
 )
 from genai_compiler.read.link_graphs import Member, linked_model
 from genai_compiler.read.linkable import unlinkable
+from genai_compiler.read.opsets import NO_OPSETS, opsets_of
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port, Signature
@@ -89,8 +90,11 @@ def _has_ports(package: Package, step: InvokeStep) -> bool:
 
 def _check_linkable(package: Package, phases: tuple[_Phase, _Phase]) -> None:
     found: list[Problem] = []
+    together = NO_OPSETS
     for name in dict.fromkeys(step.component for phase in phases for step in phase.steps):
-        if why := unlinkable(package.graphs[name].model):
+        model = package.graphs[name].model
+        together = together.joined(opsets_of(model))
+        if why := unlinkable(model) or together.conflict():
             path = (*WORKFLOW, "components", name)
             what = f"the graph of stage '{name}' can't be linked with the others: {why}"
             found.append(Problem("unreadable-graph", package.places.find(path), format_path(path), what))

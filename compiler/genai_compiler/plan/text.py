@@ -1,10 +1,11 @@
 """Plan -> text: the stable, diffable form that people review and that golden files hold (syntax: docs/ir.md)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from genai_compiler.plan.boundary import Boundary
 from genai_compiler.plan.edits import Edited, Linked, SelectLast
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Component, Input, Plan
@@ -58,9 +59,20 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield "run {"
     yield from (f"  {line}" for op in plan.body for line in op_lines(op, plan))
     yield "}"
+    if plan.boundaries:
+        yield ""
+        yield from _boundaries(plan.boundaries)
     if plan.decisions:
         yield ""
         yield from (f"decision {each}" for each in plan.decisions)
+
+
+def _boundaries(boundaries: Sequence[Boundary]) -> Iterator[str]:
+    """One line for what lies behind a component for one reason."""
+    behind = dict[tuple[str, str], dict[str, None]]()
+    for each in boundaries:
+        behind.setdefault((each.first, each.why), {})[each.second] = None
+    yield from (f"boundary {first} | {', '.join(seconds)}: {why}" for (first, why), seconds in behind.items())
 
 
 _FORMS = {"own": ", own session", "host": ", on the host"}

@@ -4,7 +4,7 @@ Claims of the members about shapes are left out: fixed extents of inputs stay, a
 ONNX's checker asks for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 from onnx import ModelProto
@@ -52,11 +52,12 @@ class Link:
             if result.producer() is None or result in self.values.values():
                 result = self._same(result, f"{prefix}{port}")
             self.values[value] = result
-        self.opsets.update(model.opset_imports)
+        for domain, number in _imports(model.opset_imports).items():
+            self.opsets[domain] = max(number, self.opsets.get(domain, 0))
         self.version = max(self.version, model.ir_version)
 
     def model(self, outputs: tuple[str, ...], name: str = "island") -> ir.Model:
-        """The whole. outputs: the plan's values that something outside reads.
+        """The whole, of the highest version of each operator set. outputs: the plan's values that go outside.
 
         Their extents stay open: what inference finds of one is then known by the name that it has inside.
         """
@@ -64,6 +65,10 @@ class Link:
             rank = self.ranks[value]
             self.values[value].name = value
             self.values[value].shape = None if rank is None else ir.Shape([None] * rank)
+        for function in self.functions:
+            own = _imports(function.opset_imports)
+            function.opset_imports.clear()
+            function.opset_imports.update({each: self.opsets.get(each, own[each]) for each in own})
         graph = ir.Graph(
             self.inputs,
             [self.values[value] for value in outputs],
@@ -135,6 +140,11 @@ class Link:
                     node.op_type = f"{prefix}{node.op_type}"
             function.name = f"{prefix}{function.name}"
             self.functions.append(function)
+
+
+def _imports(opsets: Mapping[str, int]) -> dict[str, int]:
+    """Version by domain; ONNX's own has two spellings, of which nodes have this one here."""
+    return {"" if domain == "ai.onnx" else domain: version for domain, version in opsets.items()}
 
 
 def _all_nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
