@@ -95,14 +95,19 @@ INPUTS = (
     Input("package.image.more", "bool", (1,), source="literal", default=True),
     Input("package.media_limit", "int64", (1,), source="literal", default=2147483647),
     Input("request.audio", "uint8", ("audio_bytes",), role="media", required=False, present_as="given.request.audio"),
+    Input("package.audio.at", "int64", (1,), source="literal", default=0),
+    Input("package.audio.more", "bool", (1,), source="literal", default=True),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
 IMAGE_AT_CELL = Cell("image.at", "int64", (1,))
 IMAGE_MORE_CELL = Cell("image.more", "bool", (1,))
 MEDIA_IMAGE_FEATURES_GIVEN_FILES_CELL = Cell("media.image_features.given.files", "float32", (None, 16))
+AUDIO_AT_CELL = Cell("audio.at", "int64", (1,))
+AUDIO_MORE_CELL = Cell("audio.more", "bool", (1,))
+MEDIA_AUDIO_FEATURES_GIVEN_FILES_CELL = Cell("media.audio_features.given.files", "float32", (None, 16))
 DECODER = DecoderSpec(
     component="decoder",
-    origin="pipeline.workflow.steps[2].steps[1]",
+    origin="pipeline.workflow.steps[3].steps[1]",
     tokens="input_ids",
     token_dtype="int64",
     logits="logits",
@@ -136,7 +141,7 @@ AUDIO_PROCESSOR_PROGRAM = AudioProgram(
     steps=(),
     window=0,
     mels=0,
-    outputs=(("audio_features", "audio_features"), ("frame_mask", "frame_mask")),
+    outputs=(("audio_features", "audio_features"), ("frame_mask", "frame_mask"), ("valid_frames", "valid_frames")),
     most=480000,
     variants=(
         AudioFeatures(
@@ -225,17 +230,43 @@ class Executor:
                 "opens": "<|audio|>",
             },
             (("encoded", "encoded"),),
-            (("audio_features", "audio_features"), ("frame_mask", "frame_mask")),
+            (("audio_features", "audio_features"), ("frame_mask", "frame_mask"), ("valid_frames", "valid_frames")),
             "pipeline.workflow.steps[1].cases.true.steps[0]",
             program=AUDIO_PROCESSOR_PROGRAM,
-            forms=(("float32", 3), ("bool", 2)),
+            forms=(("float32", 3), ("bool", 2), ("int64", 1)),
+        )
+        self.one_sound = open_adapter(
+            "genai-compile.one-sound@1",
+            {"axis": 1},
+            (
+                ("input_features", "input_features"),
+                ("input_features_mask", "input_features_mask"),
+                ("sizes", "sizes"),
+                ("at", "at"),
+            ),
+            (
+                ("input_features", "input_features"),
+                ("input_features_mask", "input_features_mask"),
+                ("next", "next"),
+                ("more", "more"),
+            ),
+            "pipeline.workflow.steps[1].cases.true.steps[1].steps[0]",
+            forms=(("float32", 3), ("bool", 2), ("int64", 1), ("bool", 1)),
         )
         self.speech = sessions.runner(
             "speech",
             ("input_features", "input_features_mask"),
             ("audio_features",),
-            "pipeline.workflow.steps[1].cases.true.steps[1]",
+            "pipeline.workflow.steps[1].cases.true.steps[1].steps[1]",
             lazy=True,
+        )
+        self.join_pictures_2 = open_adapter(
+            "genai-compile.join-pictures@1",
+            {},
+            (("so_far", "so_far"), ("more", "more")),
+            (("entries", "entries"),),
+            "pipeline.workflow.steps[1].cases.true.steps[1].steps[2]",
+            forms=(("float32", 2),),
         )
         self.speech_2 = sessions.runner(
             "speech",
@@ -243,6 +274,14 @@ class Executor:
             ("audio_features",),
             "pipeline.workflow.steps[1].default.cases.true.cases.true.steps[0]",
             lazy=True,
+        )
+        self.entry_count = open_adapter(
+            "genai-compile.entry-count@1",
+            {"entry_token": 63, "kind": "audio"},
+            (("tokens", "tokens"), ("entries", "entries")),
+            (("entries", "entries"),),
+            "pipeline.workflow.steps[2]",
+            forms=(("float32", 2),),
         )
         self.decoder = Decoder(sessions, DECODER)
 
@@ -256,8 +295,11 @@ class Executor:
         join_pictures = self.join_pictures
         vision_2 = self.vision_2
         audio_processor = self.audio_processor
+        one_sound = self.one_sound
         speech = self.speech
+        join_pictures_2 = self.join_pictures_2
         speech_2 = self.speech_2
+        entry_count = self.entry_count
         request_input_ids = inputs["request.input_ids"]
         request_max_iterations = inputs["request.max_iterations"]
         package_no_image_features = inputs["package.no_image_features"]
@@ -278,6 +320,8 @@ class Executor:
         package_media_limit = inputs["package.media_limit"]
         request_audio = inputs.optional("request.audio")
         given_request_audio = inputs["given.request.audio"]
+        package_audio_at = inputs["package.audio.at"]
+        package_audio_more = inputs["package.audio.more"]
 
         # pipeline.workflow.steps[0]: branch
         chosen_case = branch_key(given_request_image, "pipeline.workflow.steps[0]")
@@ -455,14 +499,13 @@ class Executor:
             given_request_image,
             package_image_at,
             package_image_more,
-            package_media_limit,
             request_image,
         )
         # pipeline.workflow.steps[1]: branch
         chosen_case_5 = branch_key(given_request_audio, "pipeline.workflow.steps[1]")
         if chosen_case_5 == "true":
             # pipeline.workflow.steps[1].cases.true.steps[0]: invoke audio_processor
-            audio_audio_features, audio_frame_mask = audio_processor(request_audio)
+            audio_audio_features, audio_frame_mask, audio_valid_frames = audio_processor(request_audio)
             has_extent(
                 audio_audio_features,
                 2,
@@ -472,21 +515,106 @@ class Executor:
                 "request.audio",
                 inputs,
             )
-            # pipeline.workflow.steps[1].cases.true.steps[1]: invoke speech
-            agree(
-                "frames",
+            # pipeline.workflow.steps[1].cases.true.steps[1]: loop
+            limit_2 = iteration_limit(package_media_limit, "pipeline.workflow.steps[1].cases.true.steps[1]")
+            audio_at = enter(
+                AUDIO_AT_CELL,
+                package_audio_at,
+                inputs.symbols,
                 "pipeline.workflow.steps[1].cases.true.steps[1]",
-                (audio_audio_features, 1, 1),
-                (audio_frame_mask, 1, 1),
             )
-            agree(
-                "sounds",
+            audio_more = enter(
+                AUDIO_MORE_CELL,
+                package_audio_more,
+                inputs.symbols,
                 "pipeline.workflow.steps[1].cases.true.steps[1]",
-                (audio_audio_features, 0, 1),
-                (audio_frame_mask, 0, 1),
             )
-            speech_audio_features = speech(audio_audio_features, audio_frame_mask)[0]
-            media_audio_features_given = speech_audio_features
+            media_audio_features_given_files = enter(
+                MEDIA_AUDIO_FEATURES_GIVEN_FILES_CELL,
+                package_no_audio_features,
+                inputs.symbols,
+                "pipeline.workflow.steps[1].cases.true.steps[1]",
+            )
+            for _ in range(limit_2):
+                going_2 = live_rows(audio_more, origin="pipeline.workflow.steps[1].cases.true.steps[1]")[1]
+                if not going_2:
+                    break
+                out.iterations += 1
+                # pipeline.workflow.steps[1].cases.true.steps[1].steps[0]: invoke one_sound
+                (
+                    one_input_features,
+                    one_input_features_mask,
+                    audio_at_next,
+                    audio_more_next,
+                ) = one_sound(audio_audio_features, audio_frame_mask, audio_valid_frames, audio_at)
+                has_extent(
+                    one_input_features,
+                    0,
+                    1,
+                    "'one.input_features'",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[0]",
+                )
+                has_extent(
+                    one_input_features,
+                    2,
+                    16,
+                    "'one.input_features'",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[0]",
+                )
+                has_extent(
+                    one_input_features_mask,
+                    0,
+                    1,
+                    "'one.input_features_mask'",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[0]",
+                )
+                has_extent(
+                    audio_at_next,
+                    0,
+                    1,
+                    "'audio.at.next'",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[0]",
+                )
+                has_extent(
+                    audio_more_next,
+                    0,
+                    1,
+                    "'audio.more.next'",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[0]",
+                )
+                # pipeline.workflow.steps[1].cases.true.steps[1].steps[1]: invoke speech
+                agree(
+                    "frames",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[1]",
+                    (one_input_features, 1, 1),
+                    (one_input_features_mask, 1, 1),
+                )
+                speech_audio_features = speech(one_input_features, one_input_features_mask)[0]
+                del one_input_features, one_input_features_mask
+                # pipeline.workflow.steps[1].cases.true.steps[1].steps[2]: invoke join_pictures
+                media_audio_features_given_files_next = join_pictures_2(
+                    media_audio_features_given_files,
+                    speech_audio_features,
+                )[0]
+                has_extent(
+                    media_audio_features_given_files_next,
+                    1,
+                    16,
+                    "'media.audio_features.given.files.next'",
+                    "pipeline.workflow.steps[1].cases.true.steps[1].steps[2]",
+                )
+                bounded(
+                    "media.audio_features.given.files",
+                    media_audio_features_given_files,
+                    media_audio_features_given_files_next,
+                    0,
+                    package_media_limit,
+                    "pipeline.workflow.steps[1].cases.true.steps[1]",
+                )
+                audio_at = audio_at_next
+                audio_more = audio_more_next
+                media_audio_features_given_files = media_audio_features_given_files_next
+            media_audio_features_given = media_audio_features_given_files
         else:
             # pipeline.workflow.steps[1].default: branch
             chosen_case_6 = branch_key(given_application_input_features, "pipeline.workflow.steps[1].default")
@@ -531,39 +659,52 @@ class Executor:
             given_application_input_features,
             given_application_input_features_mask,
             given_request_audio,
+            package_audio_at,
+            package_audio_more,
+            package_media_limit,
             request_audio,
         )
-        # pipeline.workflow.steps[2]: loop, first the whole prompt
-        limit_2 = iteration_limit(request_max_iterations, "pipeline.workflow.steps[2]")
+        # pipeline.workflow.steps[2]: invoke entry_count
+        media_audio_features_given_counted = entry_count(request_input_ids, media_audio_features_given)[0]
+        has_extent(
+            media_audio_features_given_counted,
+            1,
+            16,
+            "'media.audio_features.given.counted'",
+            "pipeline.workflow.steps[2]",
+        )
+        del media_audio_features_given
+        # pipeline.workflow.steps[3]: loop, first the whole prompt
+        limit_3 = iteration_limit(request_max_iterations, "pipeline.workflow.steps[3]")
         bounded(
             "sequence",
             request_input_ids,
             request_input_ids,
             1,
             package_sequence_capacity,
-            "pipeline.workflow.steps[2].steps[1]",
+            "pipeline.workflow.steps[3].steps[1]",
         )
-        # pipeline.workflow.steps[2].steps[1]: decode decoder
+        # pipeline.workflow.steps[3].steps[1]: decode decoder
         decoding = self.decoder.start(
             request_input_ids,
             request,
-            limit_2,
-            media={"image_features": media_image_features_given, "audio_features": media_audio_features_given},
+            limit_3,
+            media={"image_features": media_image_features_given, "audio_features": media_audio_features_given_counted},
             later={"image_features": package_no_image_features, "audio_features": package_no_audio_features},
         )
         decoding.prompt()
         policy = TokenPolicy(request, decoding)
-        del media_audio_features_given, media_image_features_given, package_sequence_capacity, request_input_ids
-        # pipeline.workflow.steps[2]: loop, one token a row and step
-        tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit_2 - 1
-        for step_2 in range(limit_2):
-            # pipeline.workflow.steps[2].steps[2]: select a token a row
+        del media_audio_features_given_counted, media_image_features_given, package_sequence_capacity, request_input_ids
+        # pipeline.workflow.steps[3]: loop, one token a row and step
+        tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit_3 - 1
+        for step_3 in range(limit_3):
+            # pipeline.workflow.steps[3].steps[2]: select a token a row
             for row in choose():
-                # pipeline.workflow.steps[2].steps[3]: emit
-                yield out.token("tokens", row, tokens, step_2)
-            if step_2 == last or not policy.live:
+                # pipeline.workflow.steps[3].steps[3]: emit
+                yield out.token("tokens", row, tokens, step_3)
+            if step_3 == last or not policy.live:
                 break
-            # pipeline.workflow.steps[2].steps[1]: decode
+            # pipeline.workflow.steps[3].steps[1]: decode
             advance()
         out.decoded(policy)
         return out.finish()

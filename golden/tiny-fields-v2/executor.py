@@ -9,6 +9,7 @@ from collections.abc import Generator
 from genai_runtime.abi import (
     AudioFeatures,
     AudioProgram,
+    Cell,
     Decoder,
     DecoderSpec,
     Event,
@@ -28,8 +29,10 @@ from genai_runtime.abi import (
     bind_inputs,
     bounded,
     branch_key,
+    enter,
     has_extent,
     iteration_limit,
+    live_rows,
     open_adapter,
     unmatched_case,
 )
@@ -124,11 +127,17 @@ INPUTS = (
     Input("request.audio", "uint8", ("audio_bytes",), role="media", required=False, present_as="given.request.audio"),
     Input("package.media_2", "int64", (1,), source="literal", default=2),
     Input("package.media_3", "int64", (1,), source="literal", default=3),
+    Input("package.audio.at", "int64", (1,), source="literal", default=0),
+    Input("package.audio.more", "bool", (1,), source="literal", default=True),
+    Input("package.media_limit", "int64", (1,), source="literal", default=2147483647),
 )
 OUTPUTS = (Output("tokens", "int64", ("batch", None), rowwise=True, row_axis=0),)
+AUDIO_AT_CELL = Cell("audio.at", "int64", (1,))
+AUDIO_MORE_CELL = Cell("audio.more", "bool", (1,))
+MEDIA_AUDIO_FEATURES_GIVEN_FILES_CELL = Cell("media.audio_features.given.files", "float32", (None, 16))
 DECODER = DecoderSpec(
     component="decoder",
-    origin="pipeline.workflow.steps[2].steps[1]",
+    origin="pipeline.workflow.steps[3].steps[1]",
     tokens="input_ids",
     token_dtype="int64",
     logits="logits",
@@ -168,7 +177,12 @@ AUDIO_PROCESSOR_PROGRAM = AudioProgram(
     steps=(),
     window=0,
     mels=0,
-    outputs=(("audio_features", "audio_features"), ("frame_mask", "frame_mask"), ("entries", "entries")),
+    outputs=(
+        ("audio_features", "audio_features"),
+        ("frame_mask", "frame_mask"),
+        ("entries", "entries"),
+        ("valid_frames", "valid_frames"),
+    ),
     most=480000,
     variants=(
         AudioFeatures(
@@ -246,17 +260,50 @@ class Executor:
             "genai-compile.audio-processor@1",
             {"entry": "<|endoftext11|>", "entry_token": 63, "of_sound": True, "opens": "<|audio_#|>"},
             (("encoded", "encoded"),),
-            (("audio_features", "audio_features"), ("frame_mask", "frame_mask"), ("entries", "entries")),
+            (
+                ("audio_features", "audio_features"),
+                ("frame_mask", "frame_mask"),
+                ("entries", "entries"),
+                ("valid_frames", "valid_frames"),
+            ),
             "pipeline.workflow.steps[1].cases.true.steps[1]",
             program=AUDIO_PROCESSOR_PROGRAM,
-            forms=(("float32", 3), ("bool", 2), ("int64", 1)),
+            forms=(("float32", 3), ("bool", 2), ("int64", 1), ("int64", 1)),
+        )
+        self.one_sound = open_adapter(
+            "genai-compile.one-sound@1",
+            {"axis": 1},
+            (
+                ("audio_embeds", "audio_embeds"),
+                ("audio_attention_mask", "audio_attention_mask"),
+                ("audio_sizes", "audio_sizes"),
+                ("sizes", "sizes"),
+                ("at", "at"),
+            ),
+            (
+                ("audio_embeds", "audio_embeds"),
+                ("audio_attention_mask", "audio_attention_mask"),
+                ("audio_sizes", "audio_sizes"),
+                ("next", "next"),
+                ("more", "more"),
+            ),
+            "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+            forms=(("float32", 3), ("bool", 2), ("int64", 1), ("int64", 1), ("bool", 1)),
         )
         self.speech = sessions.runner(
             "speech",
             ("audio_embeds", "audio_attention_mask", "audio_sizes", "audio_projection_mode"),
             ("audio_features",),
-            "pipeline.workflow.steps[1].cases.true.steps[2]",
+            "pipeline.workflow.steps[1].cases.true.steps[2].steps[1]",
             lazy=True,
+        )
+        self.join_pictures = open_adapter(
+            "genai-compile.join-pictures@1",
+            {},
+            (("so_far", "so_far"), ("more", "more")),
+            (("entries", "entries"),),
+            "pipeline.workflow.steps[1].cases.true.steps[2].steps[2]",
+            forms=(("float32", 2),),
         )
         self.speech_2 = sessions.runner(
             "speech",
@@ -264,6 +311,14 @@ class Executor:
             ("audio_features",),
             "pipeline.workflow.steps[1].default.cases.true.cases.true.cases.true.cases.true.steps[0]",
             lazy=True,
+        )
+        self.entry_count = open_adapter(
+            "genai-compile.entry-count@1",
+            {"entry_token": 63, "kind": "audio"},
+            (("tokens", "tokens"), ("entries", "entries")),
+            (("entries", "entries"),),
+            "pipeline.workflow.steps[2]",
+            forms=(("float32", 2),),
         )
         self.decoder = Decoder(sessions, DECODER)
 
@@ -275,8 +330,11 @@ class Executor:
         vision = self.vision
         vision_2 = self.vision_2
         audio_processor = self.audio_processor
+        one_sound = self.one_sound
         speech = self.speech
+        join_pictures = self.join_pictures
         speech_2 = self.speech_2
+        entry_count = self.entry_count
         request_input_ids = inputs["request.input_ids"]
         request_max_iterations = inputs["request.max_iterations"]
         package_no_image_features = inputs["package.no_image_features"]
@@ -302,6 +360,9 @@ class Executor:
         given_request_audio = inputs["given.request.audio"]
         package_media_2 = inputs["package.media_2"]
         package_media_3 = inputs["package.media_3"]
+        package_audio_at = inputs["package.audio.at"]
+        package_audio_more = inputs["package.audio.more"]
+        package_media_limit = inputs["package.media_limit"]
 
         # pipeline.workflow.steps[0]: branch
         chosen_case = branch_key(given_request_image, "pipeline.workflow.steps[0]")
@@ -483,7 +544,7 @@ class Executor:
                     audio_mode_2 = audio_mode_1
                 audio_mode = audio_mode_2
             # pipeline.workflow.steps[1].cases.true.steps[1]: invoke audio_processor
-            audio_audio_features, audio_frame_mask, audio_entries = audio_processor(request_audio)
+            audio_audio_features, audio_frame_mask, audio_entries, audio_valid_frames = audio_processor(request_audio)
             has_extent(
                 audio_audio_features,
                 2,
@@ -493,22 +554,119 @@ class Executor:
                 "request.audio",
                 inputs,
             )
-            # pipeline.workflow.steps[1].cases.true.steps[2]: invoke speech
-            agree(
-                "frames",
+            # pipeline.workflow.steps[1].cases.true.steps[2]: loop
+            limit = iteration_limit(package_media_limit, "pipeline.workflow.steps[1].cases.true.steps[2]")
+            audio_at = enter(
+                AUDIO_AT_CELL,
+                package_audio_at,
+                inputs.symbols,
                 "pipeline.workflow.steps[1].cases.true.steps[2]",
-                (audio_audio_features, 1, 1),
-                (audio_frame_mask, 1, 1),
             )
-            agree(
-                "sounds",
+            audio_more = enter(
+                AUDIO_MORE_CELL,
+                package_audio_more,
+                inputs.symbols,
                 "pipeline.workflow.steps[1].cases.true.steps[2]",
-                (audio_audio_features, 0, 1),
-                (audio_frame_mask, 0, 1),
-                (audio_entries, 0, 1),
             )
-            speech_audio_features = speech(audio_audio_features, audio_frame_mask, audio_entries, audio_mode)[0]
-            media_audio_features_given = speech_audio_features
+            media_audio_features_given_files = enter(
+                MEDIA_AUDIO_FEATURES_GIVEN_FILES_CELL,
+                package_no_audio_features,
+                inputs.symbols,
+                "pipeline.workflow.steps[1].cases.true.steps[2]",
+            )
+            for _ in range(limit):
+                going = live_rows(audio_more, origin="pipeline.workflow.steps[1].cases.true.steps[2]")[1]
+                if not going:
+                    break
+                out.iterations += 1
+                # pipeline.workflow.steps[1].cases.true.steps[2].steps[0]: invoke one_sound
+                (
+                    one_audio_embeds,
+                    one_audio_attention_mask,
+                    one_audio_sizes,
+                    audio_at_next,
+                    audio_more_next,
+                ) = one_sound(audio_audio_features, audio_frame_mask, audio_entries, audio_valid_frames, audio_at)
+                has_extent(
+                    one_audio_embeds,
+                    0,
+                    1,
+                    "'one.audio_embeds'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+                )
+                has_extent(
+                    one_audio_embeds,
+                    2,
+                    80,
+                    "'one.audio_embeds'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+                )
+                has_extent(
+                    one_audio_attention_mask,
+                    0,
+                    1,
+                    "'one.audio_attention_mask'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+                )
+                has_extent(
+                    one_audio_sizes,
+                    0,
+                    1,
+                    "'one.audio_sizes'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+                )
+                has_extent(
+                    audio_at_next,
+                    0,
+                    1,
+                    "'audio.at.next'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+                )
+                has_extent(
+                    audio_more_next,
+                    0,
+                    1,
+                    "'audio.more.next'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[0]",
+                )
+                # pipeline.workflow.steps[1].cases.true.steps[2].steps[1]: invoke speech
+                agree(
+                    "frames",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[1]",
+                    (one_audio_embeds, 1, 1),
+                    (one_audio_attention_mask, 1, 1),
+                )
+                speech_audio_features = speech(
+                    one_audio_embeds,
+                    one_audio_attention_mask,
+                    one_audio_sizes,
+                    audio_mode,
+                )[0]
+                del one_audio_attention_mask, one_audio_embeds, one_audio_sizes
+                # pipeline.workflow.steps[1].cases.true.steps[2].steps[2]: invoke join_pictures
+                media_audio_features_given_files_next = join_pictures(
+                    media_audio_features_given_files,
+                    speech_audio_features,
+                )[0]
+                has_extent(
+                    media_audio_features_given_files_next,
+                    1,
+                    16,
+                    "'media.audio_features.given.files.next'",
+                    "pipeline.workflow.steps[1].cases.true.steps[2].steps[2]",
+                )
+                bounded(
+                    "media.audio_features.given.files",
+                    media_audio_features_given_files,
+                    media_audio_features_given_files_next,
+                    0,
+                    package_media_limit,
+                    "pipeline.workflow.steps[1].cases.true.steps[2]",
+                )
+                audio_at = audio_at_next
+                audio_more = audio_more_next
+                media_audio_features_given_files = media_audio_features_given_files_next
+            media_audio_features_given = media_audio_features_given_files
         else:
             # pipeline.workflow.steps[1].default: branch
             chosen_case_12 = branch_key(given_application_audio_embeds, "pipeline.workflow.steps[1].default")
@@ -620,41 +778,54 @@ class Executor:
             given_application_pixel_values,
             given_request_audio,
             given_request_image,
+            package_audio_at,
+            package_audio_more,
             package_media_2,
             package_media_3,
+            package_media_limit,
             request_audio,
         )
-        # pipeline.workflow.steps[2]: loop, first the whole prompt
-        limit = iteration_limit(request_max_iterations, "pipeline.workflow.steps[2]")
+        # pipeline.workflow.steps[2]: invoke entry_count
+        media_audio_features_given_counted = entry_count(request_input_ids, media_audio_features_given)[0]
+        has_extent(
+            media_audio_features_given_counted,
+            1,
+            16,
+            "'media.audio_features.given.counted'",
+            "pipeline.workflow.steps[2]",
+        )
+        del media_audio_features_given
+        # pipeline.workflow.steps[3]: loop, first the whole prompt
+        limit_2 = iteration_limit(request_max_iterations, "pipeline.workflow.steps[3]")
         bounded(
             "sequence",
             request_input_ids,
             request_input_ids,
             1,
             package_sequence_capacity,
-            "pipeline.workflow.steps[2].steps[1]",
+            "pipeline.workflow.steps[3].steps[1]",
         )
-        # pipeline.workflow.steps[2].steps[1]: decode decoder
+        # pipeline.workflow.steps[3].steps[1]: decode decoder
         decoding = self.decoder.start(
             request_input_ids,
             request,
-            limit,
-            media={"image_features": media_image_features_given, "audio_features": media_audio_features_given},
+            limit_2,
+            media={"image_features": media_image_features_given, "audio_features": media_audio_features_given_counted},
             later={"image_features": package_no_image_features, "audio_features": package_no_audio_features},
         )
         decoding.prompt()
         policy = TokenPolicy(request, decoding)
-        del media_audio_features_given, media_image_features_given, package_sequence_capacity, request_input_ids
-        # pipeline.workflow.steps[2]: loop, one token a row and step
-        tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit - 1
-        for step in range(limit):
-            # pipeline.workflow.steps[2].steps[2]: select a token a row
+        del media_audio_features_given_counted, media_image_features_given, package_sequence_capacity, request_input_ids
+        # pipeline.workflow.steps[3]: loop, one token a row and step
+        tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit_2 - 1
+        for step_2 in range(limit_2):
+            # pipeline.workflow.steps[3].steps[2]: select a token a row
             for row in choose():
-                # pipeline.workflow.steps[2].steps[3]: emit
-                yield out.token("tokens", row, tokens, step)
-            if step == last or not policy.live:
+                # pipeline.workflow.steps[3].steps[3]: emit
+                yield out.token("tokens", row, tokens, step_2)
+            if step_2 == last or not policy.live:
                 break
-            # pipeline.workflow.steps[2].steps[1]: decode
+            # pipeline.workflow.steps[3].steps[1]: decode
             advance()
         out.decoded(policy)
         return out.finish()

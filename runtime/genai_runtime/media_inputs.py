@@ -59,6 +59,11 @@ class MediaInput:
         return "entry_token" in self.facts["prompt"] or self.numbered
 
     @property
+    def several(self) -> bool:
+        """Whether a prompt may have several files: entries of one stand behind those of another."""
+        return self.kind != "audio" or bool(self.facts["prompt"].get("several"))
+
+    @property
     def numbered(self) -> bool:
         """Whether these are the files' numbers, below zero."""
         return "numbered" in self.facts["prompt"]
@@ -114,7 +119,7 @@ class MediaInputs:
         for kind, given in (("image", images), ("audio", audio)):
             files = self._listed(kind, given)
             found = self._all.get(kind)
-            if found is not None and kind == "audio" and found.facts["tensors"] and len(files) > 1:
+            if found is not None and not found.several and found.facts["tensors"] and len(files) > 1:
                 raise _several(len(files))
             if files and kind == "audio" and found is None and self._sound is not None:
                 made |= samples_of(self._sound, files)
@@ -182,13 +187,25 @@ class MediaInputs:
             if each.name not in tensors or (each.kind == "audio" and not each.placed):
                 continue
             files = split_files(tensors[each.name].tobytes())
-            if each.kind == "audio" and len(files) > 1:
+            if not each.several and len(files) > 1:
                 raise _several(len(files))
             spans = each.spans(files)
             if spans is not None and each.numbered:
                 hold_numbered(prompt.reshape(-1).tolist(), spans)
             elif spans is not None:
                 each.places.hold(prompt.reshape(-1).tolist(), spans)
+
+    def hold_counted(self, tensors: Mapping[str, Array]) -> None:
+        """It is known how many entries each sound has. Raises RequestError `unknown-count`."""
+        for each in self._all.values():
+            counts = "entries" in each.facts["prompt"] or "heard" in each.facts["prompt"]
+            if each.kind == "audio" and each.placed and each.name in tensors and not counts:
+                what = (
+                    "how many tokens a sound takes shows only when its graph has run: neither the package's files nor "
+                )
+                what += "the shapes of the graph tell it"
+                help = "give token ids with the entries written out; a run says how many there are"
+                raise RequestError("unknown-count", what, help=help)
 
     @property
     def numbered(self) -> bool:

@@ -125,13 +125,15 @@ class Model(Speaking, DrawingSide):
         audio: Sequence[File] = (),
         add_special_tokens: bool = True,
     ) -> int:
-        """How many tokens a prompt takes, its pictures included, as `generate` would count them. Nothing is run.
+        """How many tokens a prompt takes, its pictures and sounds included, as `generate` counts them. Nothing is run.
 
-        Raises what `generate` raises for these.
+        Raises what `generate` raises for these, and `unknown-count` for a text with a sound whose entries none tells.
         """
         self._check_open()
         hold_flags(add_special_tokens=add_special_tokens)
         files = self._files.tensors(images, audio)
+        if isinstance(prompt, str):
+            self._files.hold_counted(files)
         return len(self._prompting.prompts(prompt, None, add_special_tokens, files)[0])
 
     def chat(

@@ -37,6 +37,7 @@ def _entries(plan: Plan) -> Iterator[dict[str, Any]]:
             "prompt": {
                 **dict(_of_prompts(adapter.parameters)),
                 **_of_sound(program, dict(adapter.parameters)),
+                **({"several": True} if _taken_apart(plan, op) else {}),
                 **(_start(plan) if isinstance(program, AudioProgram) else {}),
             },
             **_sizes(program),
@@ -60,7 +61,21 @@ def _of_sound(program: ImageProgram | AudioProgram, parameters: dict[str, Any]) 
     if not isinstance(program, AudioProgram) or not program.variants or not parameters.get("of_sound"):
         return {}
     variants = [asdict(each) for each in program.variants]
-    return {"heard": {"variants": variants, "strides": program.strides, "most": program.most}}
+    heard: dict[str, Any] = {"variants": variants, "strides": program.strides, "most": program.most}
+    frames, more = (parameters.get(each) for each in ("entry_frames", "entry_more"))
+    if type(frames) is int and type(more) is int and frames > 0:
+        heard["entry"] = [frames, more]
+    return {"heard": heard}
+
+
+def _taken_apart(plan: Plan, op: Invoke) -> bool:
+    """Whether sounds go on one by one, so that several are one behind the other."""
+    made = {value for _, value in op.outputs}
+    for each in walk(plan.body):
+        adapter = plan.component(each.component).adapter if isinstance(each, Invoke) else None
+        if adapter is not None and adapter.abi == "genai-compile.one-sound@1" and made & set(all_reads(each)):
+            return True
+    return False
 
 
 def _start(plan: Plan) -> dict[str, int]:

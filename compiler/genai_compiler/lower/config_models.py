@@ -103,6 +103,7 @@ def media_notes(root: Path, config: GenaiConfig) -> MediaNotes:
             named(config, path),
             token=token,
             count=config.visual_tokens if kind == IMAGE else None,
+            frames=config.sound_frames if kind == AUDIO else None,
             token_spot=named(config, ("model", f"{kind}_token_id")),
             numbers=tuple(_numbers(config)) if kind == IMAGE else (),
         )

@@ -5,7 +5,7 @@
       default: the stages on tensors that the caller gives, or nothing
     }
 
-A stage that takes one picture a run stands in a loop over the pictures.
+A stage that takes one picture a run stands in a loop over the pictures; so does one before an embedding, over sounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ class FileFront:
     its own, "" where all of it is. grid: the stage's input for the patches' grids, "" for none. merge: patches of an
     edge that a token stands for. mode: the value that tells which media a request has, "" for none. token: the id that
     stands for an entry of the medium in a prompt, None: not known. program: what `preprocessing` says of the medium.
+    axis: that of the frames, where the stages take one sound a run; blank: frames behind those that its sizes count.
     """
 
     kind: str
@@ -41,6 +42,8 @@ class FileFront:
     mode: str = ""
     token: int | None = None
     program: Data | None = None
+    axis: int = 0
+    blank: int = 0
 
     @property
     def request(self) -> str:
@@ -83,7 +86,7 @@ def of_files(front: FileFront, medium: Medium, workflow: Data, before: Sequence[
     """(the steps from files to what the front of the decoder takes, the value of that). before: steps to run first."""
     if front.each or medium.apart:
         loop, result = one_by_one(medium, workflow, _pictures(front, medium))
-        return {"kind": "sequence", "steps": [run_front(front), loop]}, result
+        return {"kind": "sequence", "steps": [*before, run_front(front), loop]}, result
     made = (each for stage in medium.stages for each in run_stage(stage, workflow, front.feeds))
     steps = [*before, run_front(front), *made]
     result = medium.result
@@ -97,6 +100,10 @@ def _pictures(front: FileFront, medium: Medium) -> Pictures:
     """What the front makes as pictures of a loop."""
     made = {value: port for port, value in front.values.items()}
     ports = front.declared["ports"]["outputs"]
-    contracts = {port: ports[made[value]] for port, value in front.feeds.items()}
+    own = {port: value for port, value in front.feeds.items() if value in made}
+    contracts = {port: ports[made[value]] for port, value in own.items()}
     sizes = (front.values[front.sizes], ports[front.sizes]) if front.sizes else None
-    return Pictures(front.kind, front.feeds, contracts, sizes, front.grid if medium.apart else "")
+    whole = {port: value for port, value in front.feeds.items() if port not in own}
+    return Pictures(
+        front.kind, own, contracts, sizes, front.grid if medium.apart else "", front.axis, front.blank, whole
+    )

@@ -151,7 +151,8 @@ def _media_notes(form: PipelineForm) -> MediaNotes:
         at: DocPath = ("tokens", "image_token")
         token_spot = (form.text.places.find(at), format_path(at))
         config = processor.config if processor is not None else None
-        said[kind] = Said(config, spot, token=token, token_spot=token_spot)
+        frames = form.text.base.sound_frames if kind == AUDIO else None
+        said[kind] = Said(config, spot, token=token, frames=frames, token_spot=token_spot)
     return MediaNotes(form.text.root, said)
 
 

@@ -43,7 +43,8 @@ class Said:
     """What is said of one medium. config: the processor file, None: not stated; spot: where that stands, or would.
 
     program: the document's own program. token: the id that stands for an entry in a prompt; plain: it stands for a
-    picture itself. count: entries of a picture. token_spot: where the token stands; numbers: what else is said.
+    picture itself. count: entries of a picture; frames: of a sound, for which an entry stands. token_spot: where the
+    token stands; numbers: what else is said.
     """
 
     config: str | None = None
@@ -52,6 +53,7 @@ class Said:
     token: int | None = None
     plain: bool = False
     count: int | None = None
+    frames: int | None = None
     token_spot: tuple[Place, str] = (Place(""), "")
     numbers: tuple[SaidNumber, ...] = ()
 

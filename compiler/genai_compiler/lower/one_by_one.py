@@ -1,4 +1,4 @@
-"""Stages that take one picture a run: a loop over the pictures of a request, and what they make put together, in order.
+"""Stages that take one picture a run, or one sound: a loop over those of a request, and what they make put together.
 
 loop { one_picture(tensors, at) -> one picture's, next, more; the stages; join_pictures(so far, made) }
 
@@ -6,7 +6,7 @@ Stages with an axis of pictures take several of one size at once, as many as hav
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from genai_compiler.lower.decoder_components import SCALAR, Data
 from genai_compiler.lower.own_adapters import adapter
@@ -14,6 +14,7 @@ from genai_compiler.lower.stages import ENTRIES, Medium, Stage, merge_step
 from genai_compiler.lower.window_order import run_stage
 
 ONE_PICTURE, JOIN_PICTURES = "genai-compile.one-picture", "genai-compile.join-pictures"
+ONE_SOUND = "genai-compile.one-sound"
 LIMIT = (1 << 31) - 1
 """More than there are, of pictures and of entries: the loop ends behind the last picture of the request."""
 TOGETHER = 1 << 20
@@ -27,7 +28,9 @@ class Pictures:
     pictures; contracts: input -> that value's.
 
     sizes: the (value, contract) that says how much of each picture is its own, None where all of it is. grid: the
-    input of the patches' grids, where the pixels are rows of patches, one picture behind another; "" where not.
+    input of the patches' grids, where the pixels are rows of patches, one picture behind another; "" where not. axis:
+    that of a sound's frames, where these are sounds; 0 where not; blank: frames of each behind those that sizes count.
+    whole: input -> the value, for what all share.
     """
 
     name: str
@@ -35,6 +38,9 @@ class Pictures:
     contracts: Mapping[str, Data]
     sizes: tuple[str, Data] | None = None
     grid: str = ""
+    axis: int = 0
+    blank: int = 0
+    whole: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def one_by_one(medium: Medium, workflow: Data, pictures: Pictures) -> tuple[Data, str]:
@@ -67,16 +73,20 @@ def _picker(pictures: Pictures, medium: Medium, workflow: Data) -> tuple[Data, d
     """(the step that takes one picture out, input of a stage -> its value there)."""
     slices = {port: f"one.{port}" for port in pictures.feeds}
     ports = {each.port.name: stage for stage in medium.stages for each in stage.inputs if each.asked}
-    together = not pictures.grid and _has_axis(medium)
+    together = not pictures.grid and not pictures.axis and _has_axis(medium)
     outputs = {port: _one(ports[port], port, bool(pictures.grid), together) for port in pictures.feeds}
     inputs: Data = dict(pictures.contracts)
     given = dict(pictures.feeds)
     if pictures.sizes is not None:
         given["sizes"], inputs["sizes"] = pictures.sizes
     moves = {"next": SCALAR, "more": ONE_FLAG}
-    parameters = {"grid": pictures.grid} if pictures.grid else {"together": TOGETHER} if together else None
-    name = adapter(workflow, ONE_PICTURE, {**inputs, "at": SCALAR}, {**outputs, **moves}, parameters)
-    return {"kind": "invoke", "component": name, "inputs": given, "outputs": slices}, slices
+    parameters: Data | None = {"grid": pictures.grid} if pictures.grid else {"together": TOGETHER} if together else None
+    if pictures.axis:
+        parameters = {"axis": pictures.axis, **({"blank": pictures.blank} if pictures.blank else {})}
+    abi = ONE_SOUND if pictures.axis else ONE_PICTURE
+    name = adapter(workflow, abi, {**inputs, "at": SCALAR}, {**outputs, **moves}, parameters)
+    step: Data = {"kind": "invoke", "component": name, "inputs": given, "outputs": dict(slices)}
+    return step, {**slices, **pictures.whole}
 
 
 def _has_axis(medium: Medium) -> bool:

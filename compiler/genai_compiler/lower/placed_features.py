@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from genai_compiler.lower.dataflow import Edge, contradict
 from genai_compiler.lower.decoder_components import Data, media_contract, stream_contract, token_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts, FrontFacts
+from genai_compiler.lower.entry_check import ENTRY_TOKEN, count_entries
 from genai_compiler.lower.front_model import FrontModel
 from genai_compiler.lower.matching import listed, rank_of, spell_port
-from genai_compiler.lower.own_adapters import adapter
 from genai_compiler.lower.stage_chain import StageGraph
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.genai_components import ComponentConfig
@@ -24,8 +24,6 @@ from genai_compiler.read.signature import Port, Signature
 
 PLACE = "genai-compile.place-entries"
 """Contract of a binding: `placed` is `rows`, but where `tokens` have the id `entry_token`: there, `entries`."""
-COUNT = "genai-compile.entry-count"
-ENTRY_TOKEN = "entry_token"
 _IMAGE_TOKEN = 151655
 """The id that the reference looks for, whatever the file says (onnxruntime-genai); here where the file says none."""
 SINCE = 11
@@ -151,22 +149,8 @@ def placed_document(document: Data, facts: DecoderFacts) -> Data:
         "ports": {"inputs": inputs, "outputs": {"placed": stream}},
         "contract": {"id": PLACE, "version": "1.0", "parameters": {ENTRY_TOKEN: dict(front.entries)[port.name]}},
     }
-    _count(workflow, loop, facts, entries)
+    workflow["steps"].insert(0, count_entries(workflow, facts, front.media[0], dict(front.entries)[port.name]))
     fed = {"tokens": first["inputs"][facts.token_ids.name], "rows": plain, "entries": entries}
     step = {"kind": "invoke", "component": name, "inputs": fed, "outputs": {"placed": placed}}
     loop["steps"].insert(1, step)
     return document
-
-
-def _count(workflow: Data, loop: Data, facts: DecoderFacts, cell: str) -> None:
-    """The step before the loop that holds the prompt's tokens against the entries that go into the loop's cell."""
-    assert facts.front is not None
-    port, given = facts.front.media[0]
-    contract, counted = media_contract(port), f"{given}.counted"
-    parameters = {ENTRY_TOKEN: dict(facts.front.entries)[port.name]}
-    ports = {"tokens": token_contract(facts), "entries": contract}
-    name = adapter(workflow, COUNT, ports, {"entries": contract}, parameters)
-    inputs = {"tokens": facts.prompt, "entries": given}
-    step = {"kind": "invoke", "component": name, "inputs": inputs, "outputs": {"entries": counted}}
-    workflow["steps"].insert(0, step)
-    next(each for each in loop["carried"] if each["cell"] == cell)["initial"] = counted

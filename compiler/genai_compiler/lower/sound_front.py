@@ -3,14 +3,15 @@ neither is there and the graph leaves no choice of lengths, by the features that
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
 from genai_compiler.lower.matching import rank_of
 from genai_compiler.lower.media_notes import AUDIO, MediaNotes, Said, processor_file
 from genai_compiler.lower.prompt_places import SOUND_PLACES, entry_of, fixed_entries, place_parameters, unknown_places
-from genai_compiler.lower.sound_roles import BANDS, COUNT, FEATURES, MODE, Roles, sound_mismatches
+from genai_compiler.lower.sound_entries import FRAMES, MORE, Form, entries_by_shape
+from genai_compiler.lower.sound_roles import BANDS, COUNT, FEATURES, MODE, Roles, bands_first, sound_mismatches
 from genai_compiler.lower.stages import Medium, Stage
 from genai_compiler.problem import CompileError, Problem, Severity, errors
 from genai_compiler.read.audio_operations import HOP, RATE
@@ -32,7 +33,10 @@ def sound_front(
     """
     said, port = notes.said[AUDIO], roles[FEATURES]
     if said.program is not None:
-        return (_of_program(port, said), ()) if len(roles) == 1 else (None, (_alone(said, roles),))
+        if len(roles) > 1:
+            return None, (_alone(said, roles),)
+        front = _of_program(port, said)
+        return (front, ()) if medium is None else _in_prompts(front, notes, _programmed(said), medium, roles, tokens)
     name, problems = processor_file(notes.root, AUDIO, said, describes_audio)
     if name is None:
         assumed = _assumed(stage, port) if not errors(problems) and len(roles) == 1 else None
@@ -44,7 +48,12 @@ def sound_front(
         )
         help = "add the model's own audio_processor_config.json or preprocessor_config.json"
         doubt = Problem("assumed-features", *said.spot, what, help, Severity.WARNING)
-        return _declared(port, PROGRAM, program=_program(port, **assumed)), (doubt,)
+        front = _declared(port, PROGRAM, program=_program(port, **assumed))
+        if medium is None:
+            return front, (doubt,)
+        form = Form(assumed["mels"], assumed["window"] // HOP)
+        front, found = _in_prompts(front, notes, form, medium, roles, tokens)
+        return front, (doubt, *found)
     try:
         file = read_audio_processor(notes.root, name)
     except CompileError as error:
@@ -52,11 +61,13 @@ def sound_front(
     found = (*problems, *sound_mismatches(file, roles, [stage]))
     if errors(found):
         return None, found
-    parameters = {} if medium is None else _prompt(file, medium, said, tokens)
-    front = _of_file(file, roles, parameters)
-    if medium is not None:
-        found = (*found, *unknown_places(parameters, said.spot, _LACKING, _WAY_OUT))
-    return front, found
+    front = _of_file(file, roles, medium is not None)
+    if medium is None:
+        return front, found
+    own = file.variants[0] if file.variants else None
+    form = Form(own.mels if own is not None else file.mels, file.columns, bands_first(file), own is not None)
+    front, unknown = _in_prompts(front, notes, form, medium, roles, tokens, file.strides)
+    return front, (*found, *unknown)
 
 
 def sound_fits(notes: MediaNotes, roles: Roles, stages: Sequence[Stage]) -> bool:
@@ -72,7 +83,8 @@ _LACKING = (
     (("entry_token",), "which token stands for a sound's entry in a prompt"),
     (("entries", "of_sound"), "how many entries a sound has"),
 )
-_WAY_OUT = "name the token (audio_token_id, tokens.audio_token), and let a processor file say how sounds are made"
+_WAY_OUT = "name the token (audio_token_id, tokens.audio_token), and state how many frames have an entry together "
+_WAY_OUT += "(model.subsampling_factor)"
 
 
 def _alone(said: Said, roles: Roles) -> Problem:
@@ -81,26 +93,62 @@ def _alone(said: Said, roles: Roles) -> Problem:
     return Problem("processor-mismatch", *said.spot, what, "describe the sound by a processor file")
 
 
-def _prompt(file: AudioProcessor, medium: Medium, said: Said, tokens: SpecialTokens) -> dict[str, Any]:
-    """What a prompt says of a sound: which token stands for an entry, where sounds go, how many entries one has."""
+def _in_prompts(
+    front: FileFront,
+    notes: MediaNotes,
+    form: Form,
+    medium: Medium,
+    roles: Roles,
+    tokens: SpecialTokens,
+    strides: tuple[int, ...] | None = None,
+) -> tuple[FileFront, tuple[Problem, ...]]:
+    """The front with what a prompt says of a sound, which then goes in by itself: which token stands for an entry,
+    where sounds go, how many entries one has; and warnings where that is not known.
+
+    The number is the graph's where that is fixed, the file's (strides), what is stated beside it, else that of the
+    graph's shapes.
+    """
+    said = notes.said[AUDIO]
     token = entry_of(medium, said, tokens, SOUND_PLACES)
     found = place_parameters(token, tokens, said.plain, SOUND_PLACES) if token is not None else {}
-    count = said.count or fixed_entries(medium)
-    if count:
-        return {**found, "entries": count}
-    return {**found, "of_sound": True} if file.strides is not None else found
+    if count := said.count or fixed_entries(medium):
+        found |= {"entries": count}
+    elif strides is not None:
+        found |= {"of_sound": True}
+    elif said.frames is not None and form.counted:
+        found |= {"of_sound": True, FRAMES: said.frames, MORE: said.frames - 1}
+    else:
+        found |= entries_by_shape(notes.root, form, medium, roles)
+    abi = front.declared["implementation"]["abi"]
+    contract = {"contract": {"id": abi, "version": "1", "parameters": found}} if found else {}
+    unknown = unknown_places(found, said.spot, _LACKING, _WAY_OUT)
+    made = replace(front, declared={**front.declared, **contract}, each=True, axis=form.axis, token=token)
+    return made, tuple(unknown)
 
 
-def _of_file(file: AudioProcessor, roles: Roles, parameters: dict[str, Any]) -> FileFront:
-    """Ports of the adapter are called as in plan.processor_files; how many are entries where that is known."""
+def _programmed(said: Said) -> Form:
+    """The features of a document's own program."""
+    steps = [each for each in (said.program or {}).get("transforms") or () if isinstance(each, dict)]
+    windows = [each.get("target_length") for each in steps if each.get("op") in ("pad", "trim")]
+    bands = [each.get("num_mel_bins", BANDS[0]) for each in steps if each.get("op") == "log_mel"]
+    window, mels = ([each for each in found if type(each) is int] for found in (windows, bands))
+    return Form(mels[0] if mels else BANDS[0], window[-1] // HOP if window else 0)
+
+
+def _of_file(file: AudioProcessor, roles: Roles, apart: bool) -> FileFront:
+    """Ports of the adapter are called as in plan.processor_files; how many are entries where that is known.
+
+    apart: each sound goes in by itself.
+    """
     ports = {COUNT: "entries" if file.strides is not None else "valid_frames", MODE: ""}
     taken = {ports.get(role, role): port for role, port in roles.items()}
     contracts = {name: _contract(port, name) for name, port in taken.items() if name}
+    sizes = "valid_frames" if apart and file.variants else ""
+    if sizes:
+        contracts.setdefault(sizes, {"dtype": "int64", "rank": 1, "shape": [f"audio.{sizes}.0"]})
     implementation: Data = {"kind": "adapter", "abi": PROCESSOR, "version": "1", "artifact": file.name}
     inputs = {"encoded": {"dtype": "uint8", "rank": 1, "shape": ["audio_bytes"]}}
     declared: Data = {"implementation": implementation, "ports": {"inputs": inputs, "outputs": contracts}}
-    if parameters:
-        declared["contract"] = {"id": PROCESSOR, "version": "1", "parameters": parameters}
     return FileFront(
         kind=AUDIO,
         component="audio_processor",
@@ -108,7 +156,8 @@ def _of_file(file: AudioProcessor, roles: Roles, parameters: dict[str, Any]) -> 
         values={name: f"audio.{name}" for name in contracts},
         feeds={port.name: f"audio.{name or MODE}" for name, port in taken.items()},
         mode=f"audio.{MODE}" if MODE in roles else "",
-        token=parameters.get("entry_token"),
+        sizes=sizes,
+        blank=file.variants[0].blank if sizes else 0,
     )
 
 

@@ -63,7 +63,7 @@ def sound_mismatches(file: AudioProcessor, roles: Roles, stages: Sequence[Stage]
 def _of_features(file: AudioProcessor, port: Port) -> Iterator[str]:
     takes = f"the graph takes {port.name!r} as {spell_port(port)}"
     own = file.variants[0] if file.variants else None
-    first = _bands_first(file)
+    first = bands_first(file)
     bands, frames = (port.shape or (None, None, None))[1:] if first else (port.shape or (None, None, None))[:0:-1]
     mels = own.mels if own is not None else file.mels
     if own is not None and isinstance(frames, int) and not isinstance(bands, int):
@@ -78,13 +78,14 @@ def _of_features(file: AudioProcessor, port: Port) -> Iterator[str]:
         yield f"features are made as float32, and {takes}"
 
 
-def _bands_first(file: AudioProcessor) -> bool:
+def bands_first(file: AudioProcessor) -> bool:
+    """Whether its features are [sounds, bands, frames]."""
     return not file.variants or file.variants[0].bands_first
 
 
 def _too_long(file: AudioProcessor, port: Port, stages: Sequence[Stage]) -> Iterator[str]:
     """Frames that a graph's own table of positions has no rows for, or too few for."""
-    axis = 2 if _bands_first(file) else 1
+    axis = 2 if bands_first(file) else 1
     for each in (each for stage in stages for each in stage.signature.limits):
         fits = each.least <= file.columns <= each.most if file.columns else not each.least
         if (each.input, each.axis) == (port.name, axis) and not fits:

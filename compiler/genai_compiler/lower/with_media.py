@@ -10,6 +10,7 @@ from pathlib import Path
 from genai_compiler.lower.decoder_components import Data, application_contract
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.decoder_workflow import application_inputs
+from genai_compiler.lower.entry_check import count_entries
 from genai_compiler.lower.file_fronts import FileFront, declare_front, of_files
 from genai_compiler.lower.file_or_tensors import file_or_tensors, media_told
 from genai_compiler.lower.given_tensors import of_tensors
@@ -69,6 +70,8 @@ def with_media(
             continue
         declare_front(front, document)
         steps += _either(front, medium, facts, workflow, shown)
+        if front.kind == AUDIO and front.token is not None:
+            steps.append(count_entries(workflow, facts, (medium.port, medium.value), front.token, AUDIO))
     workflow["steps"] = [*steps, *workflow["steps"]]
     if any(each["kind"] == "branch" for each in steps):
         workflow["manifest"]["capabilities"].append("input_presence")

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from onnx import ModelProto
 
-from genai_compiler.lower.placed_features import ENTRY_TOKEN, PLACE, SINCE
+from genai_compiler.lower.entry_check import ENTRY_TOKEN
+from genai_compiler.lower.placed_features import PLACE, SINCE
 from genai_compiler.plan.edits import Linked, free_name
 from genai_compiler.plan.link_stages import with_workflow
 from genai_compiler.plan.placing_graph import ENTRIES, PLACED, ROWS, TOKENS, can_place, placing_graph, version_of

@@ -76,6 +76,11 @@ def workspace(
     return Workspace(peak.peak, peak.scratch, peak.at, unknown, shapes)
 
 
+def extents_at(model: ModelProto, given: Mapping[str, Extents]) -> Shapes:
+    """The extents of every value that inference finds. given: those of the inputs."""
+    return _sizes(model, given, {})[0]
+
+
 class _Storage:
     """Which storage is alive. mine: values that lie elsewhere; stays: outputs of the graph."""
 

@@ -100,7 +100,8 @@ class GenaiConfig:
 
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
     path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
-    that stands for an entry of it; visual_tokens: how many entries a picture has, None where nobody says;
+    that stands for an entry of it; visual_tokens: how many entries a picture has, sound_frames: how many frames of a
+    sound have one together, None where nobody says;
     processor_files: medium -> the file that is named for it; vision_numbers: sizes that `vision` states. staged_vision:
     its graphs, where it is cut. state_groups: what the decoder's state is said to be. block_size: positions a page of a
     paged cache, where `engine` says so.
@@ -123,6 +124,7 @@ class GenaiConfig:
     decoder_start: int | None = None
     media_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     visual_tokens: int | None = None
+    sound_frames: int | None = None
     processor_files: Mapping[str, str] = field(default_factory=dict[str, str])
     vision_numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     staged_vision: StagedVision | None = None
@@ -180,6 +182,7 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         media_tokens=_media_tokens(model),
         processor_files=_processor_files(model),
         visual_tokens=_positive(model.section("vision"), "num_visual_tokens"),
+        sound_frames=_positive(model, "subsampling_factor"),
         vision_numbers=_vision_numbers(model.section("vision")),
         staged_vision=_staged_vision(model),
         state_groups=_state_groups(model.section("decoder")),

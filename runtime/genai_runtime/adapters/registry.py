@@ -35,6 +35,7 @@ OURS: Mapping[str, tuple[str, str]] = {
     "genai-compile.image-processor@1": ("image.preprocess", "image_preprocess"),
     "genai-compile.join-pictures@1": ("image.one_by_one", "join_pictures"),
     "genai-compile.one-picture@1": ("image.one_by_one", "one_picture"),
+    "genai-compile.one-sound@1": ("audio.one_by_one", "one_sound"),
     "genai-compile.window-rows@1": ("image.window_rows", "window_rows"),
     "onnx-genai.audio-preprocess@1": ("audio", "audio_preprocess"),
     "onnx-genai.grammar-guidance@1": ("grammar_guidance", "grammar_guidance"),
