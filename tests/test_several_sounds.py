@@ -182,6 +182,8 @@ def test_the_adapter_takes_one_sound_out() -> None:
     last = one_sound({"axis": 2})({"x": rows, "sizes": sizes, "at": np.array([1])})
     assert last["x"].tolist() == rows[1:, :, :3].tolist()
     assert last["more"].tolist() == [False]
+    kept = one_sound({"axis": 2, "blank": 1})({"x": rows, "sizes": sizes, "at": np.array([0])})
+    assert kept["x"].tolist() == rows[:1, :, :3].tolist()
     with pytest.raises(ValueError, match="axis"):
         one_sound({})
 

@@ -27,7 +27,7 @@ class FileFront:
     its own, "" where all of it is. grid: the stage's input for the patches' grids, "" for none. merge: patches of an
     edge that a token stands for. mode: the value that tells which media a request has, "" for none. token: the id that
     stands for an entry of the medium in a prompt, None: not known. program: what `preprocessing` says of the medium.
-    axis: that of the frames, where the stages take one sound a run.
+    axis: that of the frames, where the stages take one sound a run; blank: frames behind those that its sizes count.
     """
 
     kind: str
@@ -43,6 +43,7 @@ class FileFront:
     token: int | None = None
     program: Data | None = None
     axis: int = 0
+    blank: int = 0
 
     @property
     def request(self) -> str:
@@ -103,4 +104,6 @@ def _pictures(front: FileFront, medium: Medium) -> Pictures:
     contracts = {port: ports[made[value]] for port, value in own.items()}
     sizes = (front.values[front.sizes], ports[front.sizes]) if front.sizes else None
     whole = {port: value for port, value in front.feeds.items() if port not in own}
-    return Pictures(front.kind, own, contracts, sizes, front.grid if medium.apart else "", front.axis, whole)
+    return Pictures(
+        front.kind, own, contracts, sizes, front.grid if medium.apart else "", front.axis, front.blank, whole
+    )

@@ -29,7 +29,8 @@ class Pictures:
 
     sizes: the (value, contract) that says how much of each picture is its own, None where all of it is. grid: the
     input of the patches' grids, where the pixels are rows of patches, one picture behind another; "" where not. axis:
-    that of a sound's frames, where these are sounds; 0 where not. whole: input -> the value, for what all share.
+    that of a sound's frames, where these are sounds; 0 where not; blank: frames of each behind those that sizes count.
+    whole: input -> the value, for what all share.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Pictures:
     sizes: tuple[str, Data] | None = None
     grid: str = ""
     axis: int = 0
+    blank: int = 0
     whole: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -71,7 +73,7 @@ def _picker(pictures: Pictures, medium: Medium, workflow: Data) -> tuple[Data, d
     """(the step that takes one picture out, input of a stage -> its value there)."""
     slices = {port: f"one.{port}" for port in pictures.feeds}
     ports = {each.port.name: stage for stage in medium.stages for each in stage.inputs if each.asked}
-    together = not (pictures.grid or pictures.axis) and _has_axis(medium)
+    together = not pictures.grid and not pictures.axis and _has_axis(medium)
     outputs = {port: _one(ports[port], port, bool(pictures.grid), together) for port in pictures.feeds}
     inputs: Data = dict(pictures.contracts)
     given = dict(pictures.feeds)
@@ -80,7 +82,7 @@ def _picker(pictures: Pictures, medium: Medium, workflow: Data) -> tuple[Data, d
     moves = {"next": SCALAR, "more": ONE_FLAG}
     parameters: Data | None = {"grid": pictures.grid} if pictures.grid else {"together": TOGETHER} if together else None
     if pictures.axis:
-        parameters = {"axis": pictures.axis}
+        parameters = {"axis": pictures.axis, **({"blank": pictures.blank} if pictures.blank else {})}
     abi = ONE_SOUND if pictures.axis else ONE_PICTURE
     name = adapter(workflow, abi, {**inputs, "at": SCALAR}, {**outputs, **moves}, parameters)
     step: Data = {"kind": "invoke", "component": name, "inputs": given, "outputs": dict(slices)}

@@ -157,6 +157,7 @@ def _of_file(file: AudioProcessor, roles: Roles, apart: bool) -> FileFront:
         feeds={port.name: f"audio.{name or MODE}" for name, port in taken.items()},
         mode=f"audio.{MODE}" if MODE in roles else "",
         sizes=sizes,
+        blank=file.variants[0].blank if sizes else 0,
     )
 
 

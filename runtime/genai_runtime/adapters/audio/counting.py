@@ -14,7 +14,8 @@ def entries_of_sound(data: bytes, heard: Mapping[str, Any]) -> int:
     """The entries of the sound in the bytes of a file.
 
     heard: `variants`, `strides` and `most` of its program; `entry` in the place of strides: (frames that have one
-    together, how many more count as there). Raises RequestError `bad-audio`; LoadError `miniaudio-missing`.
+    together, how many more count as there), of all frames. Raises RequestError `bad-audio`; LoadError
+    `miniaudio-missing`.
     """
     try:
         frames, rate = extent_of(data)
@@ -23,8 +24,8 @@ def entries_of_sound(data: bytes, heard: Mapping[str, Any]) -> int:
     how = variant_of([AudioFeatures(**each) for each in heard["variants"]], rate)
     count = length_at(frames, rate, how.rate)
     count = min(count, heard["most"]) if heard["most"] else count
-    there = max(frames_in(count, how) - how.blank, 0)
+    frames_made = frames_in(count, how)
     if "entry" in heard:
         together, more = heard["entry"]
-        return max(0, (there + int(more)) // int(together))
-    return entries_in(there, heard["strides"])
+        return max(0, (frames_made + int(more)) // int(together))
+    return entries_in(max(frames_made - how.blank, 0), heard["strides"])

@@ -17,10 +17,10 @@ def one_sound(parameters: Mapping[str, Any]) -> Call:
     """The call that takes sound `at` out of every other tensor. more: whether another one follows.
 
     sizes [sounds]: how many frames are a sound's own; the rest is cut off. Without it all of them are. parameters:
-    axis, that of the frames in features [sounds, ., .]; of a mask [sounds, frames] it is 1, and numbers have none.
-    Raises ValueError without the parameter.
+    axis, that of the frames in features [sounds, ., .]; of a mask [sounds, frames] it is 1, and numbers have none;
+    blank: frames behind those that are counted, which stay. Raises ValueError without the axis.
     """
-    axis = parameters.get("axis")
+    axis, blank = parameters.get("axis"), parameters.get("blank", 0)
     if axis not in (1, 2):
         raise ValueError("it needs the axis of the frames, 1 or 2")
 
@@ -30,7 +30,7 @@ def one_sound(parameters: Mapping[str, Any]) -> Call:
         count = max(len(each) for each in tensors.values())
         made = {port: each[at : at + 1] for port, each in tensors.items()}
         if sizes is not None:
-            made = {port: _cut(each, int(sizes[at]), axis) for port, each in made.items()}
+            made = {port: _cut(each, int(sizes[at]) + blank, axis) for port, each in made.items()}
         made = {port: np.ascontiguousarray(each) for port, each in made.items()}
         return {**made, "next": np.array([at + 1], np.int64), "more": np.array([at + 1 < count])}
 
