@@ -26,7 +26,8 @@ from tools.fixtures.document import write_document
 NODES = (
     "Module Expr Constant ImportFrom alias Assign AnnAssign AugAssign Add Name Tuple Starred Call keyword ClassDef "
     "FunctionDef Dict arguments arg Attribute Subscript For If UnaryOp Not USub BoolOp And Or BinOp BitAnd Sub Compare "
-    "Eq NotEq Lt In Break Pass Try ExceptHandler Yield YieldFrom Return Raise Delete Load Store Del"
+    "Eq NotEq Lt LtE Gt GtE Is IsNot IfExp Mult BitOr BitXor Invert Slice Lambda In Break Pass Try ExceptHandler Yield "
+    "YieldFrom Return Raise Delete Load Store Del"
 )
 ALLOWED = tuple(getattr(ast, each) for each in NODES.split())
 """The kinds of syntax that executors are made of."""
@@ -45,8 +46,9 @@ def check_module(text: str) -> None:
     caught = {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name}
     stored = caught | {node.id for node in names if isinstance(node.ctx, ast.Store)}
     imported = {each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
-    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    known = imported | arguments | {"range", "tuple", "float"}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    arguments = {each.arg for node in functions for each in node.args.args}
+    known = imported | arguments | {"range", "tuple", "float", "abs", "int", "len", "max", "min"}
     assert {node.id for node in names} <= stored | known, {node.id for node in names} - stored - known
     assert stored.isdisjoint(known)
     assert [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_")] == []

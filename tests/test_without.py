@@ -26,6 +26,7 @@ FORMS = {
     "held": ("hold_state",),
     "readers": ("link_readers",),
     "turns": ("keep_results",),
+    "numbers": ("use_numbers",),
     "all": OPTIONAL,
 }
 """What is left out. `all` is the plainest program: what the document says, step by step."""

@@ -20,6 +20,7 @@ from tests.reference.document import read_document
 from tests.reference.plain_loop import greedy
 from tests.runtime.test_settled import Both, outcome, same
 from tests.settled_packages import Inputs
+from tests.test_generated_code import check_module
 from tools.fixtures.document import application, cell, tensor, write_document
 
 CASE = "tiny-turns"
@@ -74,6 +75,7 @@ def test_any_loop_of_numbers(tmp_path: Path, lowest: int) -> None:
     for seed in range(lowest, lowest + 6):
         both, made = two_forms(counting(tmp_path / f"{seed}" / "package", seed), tmp_path / f"{seed}")
         marked += in_numbers(made) == ["play"]
+        check_module(made.executor)
         for turn in range(5):
             events, code = same(both, request(1000 * seed + turn))
             codes.add(code)

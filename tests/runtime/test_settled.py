@@ -24,6 +24,7 @@ from tests.reference.plain_loop import greedy
 from tests.reference.values import Array
 from tests.runtime.failing import failing_after
 from tests.settled_packages import EDGE, SCRIPT, Inputs, attended, played, widening
+from tests.test_generated_code import check_module
 from tests.two_routes import TwoRoutes
 
 CASE, CONTEXT = "tiny-turns", 64
@@ -35,6 +36,7 @@ def two_forms(package: Path, out: Path) -> Both:
     """(the package, its model, its model without the shorter way)."""
     made = compile_package(package, out / "whole")
     assert "if step == SETTLED" in made.executor
+    check_module(made.executor)
     assert "SETTLED" not in compile_package(package, out / "plain", Options(without=("keep_results",))).executor
     return package, *(genai_runtime.load(out / name, threads=1) for name in ("whole", "plain"))
 
