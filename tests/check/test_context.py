@@ -3,6 +3,7 @@
 What the number has to be is read from the graph's own initializers; what comes up to there from a plain loop over it.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from genai_compiler import compile_package
 from genai_compiler.check.context import context_of
@@ -18,8 +20,10 @@ from genai_compiler.cli import main
 from genai_compiler.driver import check_package
 from genai_compiler.read.document import LoopStep
 from genai_compiler.read.load import load_package
+from genai_compiler.read.own_tables import grown_rows
 from genai_runtime import ExecutionError, RequestError
 from genai_runtime.model import Model
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.conftest import FIXTURES
 from tests.reference.plain_loop import greedy
@@ -139,3 +143,57 @@ def test_where_only_the_graph_says_it_the_summary_does(tmp_path: Path, capsys: p
     assert "prompt and output: 64 tokens at most" in capsys.readouterr().out
     assert main([str(stating(tmp_path, 64)), "--check"]) == 0
     assert "prompt and output" not in capsys.readouterr().out
+
+
+def test_a_table_that_is_counted_by_what_the_caches_hold(tmp_path: Path) -> None:
+    """A decoder beside an encoder: no input has its positions, the graph adds past and new extents up."""
+    package = shutil.copytree(FIXTURES / "tiny-encoder-decoder-v1", tmp_path / "package")
+    graph = onnx.load(package / "decoder.onnx", load_external_data=False).graph
+    (most,) = [each.dims[0] for each in graph.initializer if each.name == "positions"]
+    config = package / "genai_config.json"
+    stated = re.sub(r'("(?:context_length|max_length)": )\d+', r"\g<1>500", config.read_text("utf-8"))
+    config.write_text(stated, "utf-8")
+    made = compile_package(package, tmp_path / "made")
+    told = [each.what for each in made.problems if each.path == "model.context_length"]
+    assert len(told) == 1
+    assert f"context_length is 500, but the graph's table of positions has {most} rows" in told[0]
+    with genai_runtime.load(tmp_path / "made", threads=1) as loaded:
+        generation = loaded.generate([1, 2, 3], max_new_tokens=300, stop_on_eos=False)
+        assert (len(generation.tokens), generation.finish_reason) == (most - 1, "context")
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize("inside", [True, False])
+def test_positions_may_begin_further_on(offset: int, inside: bool) -> None:
+    """A table with rows in front that no position has: what is added before or behind the counting is used up."""
+    nodes = [
+        helper.make_node("Shape", ["past"], ["held"], start=2, end=3),
+        helper.make_node("Shape", ["ids"], ["new"], start=1, end=2),
+        helper.make_node("Add", ["held", "offset"], ["first"])
+        if inside
+        else helper.make_node("Identity", ["held"], ["first"]),
+        helper.make_node("Add", ["first", "new"], ["last"]),
+        helper.make_node("Squeeze", ["first"], ["a"]),
+        helper.make_node("Squeeze", ["last"], ["b"]),
+        helper.make_node("Range", ["a", "b", "one"], ["counted"]),
+        helper.make_node("Identity", ["counted"], ["at"])
+        if inside
+        else helper.make_node("Add", ["counted", "offset"], ["at"]),
+        helper.make_node("Gather", ["table", "at"], ["found"]),
+    ]
+    ports = [
+        helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", "new"]),
+        helper.make_tensor_value_info("past", TensorProto.FLOAT, ["rows", 2, "past", 4]),
+    ]
+    result = helper.make_tensor_value_info("found", TensorProto.FLOAT, ["new", 4])
+    constants = [
+        numpy_helper.from_array(np.array([offset]), "offset"), numpy_helper.from_array(np.array(1), "one"),
+        numpy_helper.from_array(np.zeros((34, 4), np.float32), "table"),
+    ]  # fmt: skip
+    graph = helper.make_graph(nodes, "decoder", ports, [result], constants)
+    assert grown_rows(helper.make_model(graph)) == 34 - offset
+    session = onnxruntime.InferenceSession(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    )
+    feeds = {"ids": np.ones((1, 4), np.int64), "past": np.zeros((1, 2, 30 - offset, 4), np.float32)}
+    assert session.run(None, feeds)[0].shape == (4, 4)

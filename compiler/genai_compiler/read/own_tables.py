@@ -65,6 +65,11 @@ def own_limits(model: ModelProto) -> tuple[Limit, ...]:
     return tuple(found[key] for key in sorted(found) if found[key].most > 0)
 
 
+def grown_rows(model: ModelProto) -> int | None:
+    """Rows of the shortest table that is looked into from behind what a cache holds: Range(past, past + new)."""
+    return min(_Tables(model.graph).grown(), default=None)
+
+
 class _Tables:
     """One graph and what follows from its tables."""
 
@@ -83,6 +88,41 @@ class _Tables:
                 yield from self._head(node)
             elif operator_of(node) in _WHOLE_TABLE:
                 yield from self._added(node)
+
+    def grown(self) -> Iterator[int]:
+        """Positions that a table has for past and new together, where the graph counts them by their extents."""
+        for node in self._nodes:
+            rows = self._shape(input_at(node, 0)) if node.op_type in ("Gather", "Slice") and is_onnx(node) else ()
+            if len(rows) < 2 or rows[0] < _FEWEST:
+                continue
+            if node.op_type == "Slice":
+                along = self._constants.ints(input_at(node, 3)) == [0]
+                behind = self._behind(input_at(node, 1), input_at(node, 2)) if along else None
+                yield from [rows[0] - behind] if behind is not None else []
+            elif integer(node, "axis", 0) == 0:
+                yield from self._counted(input_at(node, 1), rows[0])
+
+    def _counted(self, name: str, rows: int) -> Iterator[int]:
+        for node in self._back(name, _SAME_NUMBERS | {"Add", "Sub", "Range"}):
+            if node.op_type == "Range":
+                behind = self._behind(input_at(node, 0), input_at(node, 1))
+                yield from [rows - behind] if behind is not None else []
+                return
+            if node.op_type in ("Add", "Sub"):
+                more = set(self._constants.ints(input_at(node, 1)) or self._constants.ints(input_at(node, 0)) or ())
+                if len(more) != 1 or rows <= max(more):
+                    return
+                rows -= more.pop() if node.op_type == "Add" else 0
+
+    def _behind(self, start: str, end: str) -> int | None:
+        """What is added to an extent where numbers begin that end at its sum with another; None for other numbers."""
+        first, node = self._length(start), self._writers.get(end)
+        while node is not None and node.op_type in _SAME_NUMBERS and is_onnx(node):
+            node = self._writers.get(input_at(node, 0))
+        if first is None or node is None or node.op_type != "Add":
+            return None
+        sides = [self._length(input_at(node, at)) for at in (0, 1)]
+        return first.more if None not in sides and first in sides else None
 
     def _looked_up(self, node: NodeProto) -> Iterator[Limit]:
         """The highest position must be a row."""
