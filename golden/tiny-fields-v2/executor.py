@@ -814,7 +814,7 @@ class Executor:
             later={"image_features": package_no_image_features, "audio_features": package_no_audio_features},
         )
         decoding.prompt()
-        policy = TokenPolicy(request, decoding)
+        policy = TokenPolicy(request, decoding, "pipeline.workflow.steps[3].steps[2]")
         del media_audio_features_given_counted, media_image_features_given, package_sequence_capacity, request_input_ids
         # pipeline.workflow.steps[3]: loop, one token a row and step
         tokens, choose, advance, last = decoding.tokens, policy.choose, decoding.advance, limit_2 - 1
