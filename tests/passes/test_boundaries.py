@@ -17,6 +17,7 @@ from genai_compiler.plan.ir import Branch, Copy, Decode, Fused, Invoke, Loop, Op
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.uses import defines, walk
 
+from tests.conftest import FIXTURES
 from tests.emit.test_checked_graphs import FOLDERS
 from tests.test_adversary_islands import X, component, port, save, write
 from tests.test_adversary_islands import op as node
@@ -145,6 +146,12 @@ def test_members_that_a_request_may_replace_are_fused_all_the_same(tmp_path: Pat
     same = {pair for pair, why in said(plan).items() if set(pair) <= inside and "between them" not in why}
     assert fused
     assert same == set()
+
+
+def test_a_proposer_is_a_run_of_its_own() -> None:
+    plan = compile_package(FIXTURES / "tiny-chained-drafts", options=Options(write=False)).plan
+    assert plan is not None
+    assert said(plan)["decoder", "draft"] == "the runtime runs both: what 'draft' drafts, a run of 'decoder' verifies"
 
 
 def told_of(root: Path, components: dict[str, Any], steps: list[Any], outputs: dict[str, Any]) -> dict[Pair, str]:

@@ -30,16 +30,23 @@ def boundaries(plan: Plan, graphs: Collection[str], why: Callable[[Invoke, Invok
     flow = _Flow(frozenset(graphs))
     flow.region(plan.body, ())
     front = plan.decoder.front.component if plan.decoder is not None and plan.decoder.front is not None else ""
-    found = dict[Boundary, None]()
+    found = dict.fromkeys(_drafts(plan))
     for run, path in flow.runs:
-        if isinstance(run, Decode) and front in graphs:
+        if isinstance(run, Decode) and front:
             found[Boundary(front, run.component, _driven(run), run.origin)] = None
         for value, reader in flow.taken(run, front):
             for maker, crossed in flow.makers(value, path):
                 reason = "" if maker is run else _reason(maker, run, crossed or flow.between(maker, path), why)
-                if reason and {maker.component, reader} <= flow.graphs:
+                if reason:
                     found[Boundary(maker.component, reader, reason, run.origin)] = None
-    return tuple(found)
+    return tuple(each for each in found if {each.first, each.second} <= flow.graphs)
+
+
+def _drafts(plan: Plan) -> Iterator[Boundary]:
+    drafts = plan.speculation
+    if drafts is not None and drafts.drafting is not None:
+        why = f"the runtime runs both: what '{drafts.proposer}' drafts, a run of '{drafts.target}' verifies"
+        yield Boundary(drafts.target, drafts.proposer, why, "")
 
 
 def _reason(maker: Run, run: Run, crossed: str, why: Callable[[Invoke, Invoke], str]) -> str:
