@@ -250,15 +250,14 @@ def _refuse_unclaimed(matching: Matching, found_state: bool) -> None:
             what = f"the graph needs {kind} ({listed(names)}), which is not compiled yet"
             help = "decoders with token ids, an optional mask and positions, and a key/value cache are"
             matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
-    names = matching.config.decoder.inputs.names
-    keys = {name: key for key, name in names.items()}
+    keys = {name: key for key, name in matching.config.decoder.inputs.names.items()}
     for port in matching.unclaimed.values():
         form = rows_behind(port, matching.inputs.values(), matching.outputs.values())
         if form is not None:
             path = (*INPUTS, keys[port.name]) if port.name in keys else INPUTS
             matching.problem("unsupported-package-class", path, *form)
             continue
-        near = difflib.get_close_matches(port.name, names.values(), 1, 0.7) if port.name not in keys else []
+        near = difflib.get_close_matches(port.name, keys, 1, 0.7) if port.name not in keys else []
         help = f"is it {near[0]!r} of the configuration under another name?" if near else ""
         if port.name in keys:
             help = f"{keys[port.name]!r} is known, but a graph that takes it is not compiled; export without it"
