@@ -116,11 +116,24 @@ def with_a_window(window: int, capacity: int) -> Any:
     return edit
 
 
+def shared(aliasing: str) -> Any:
+    """Whether past and present of the caches may be one buffer."""
+
+    def edit(_: Path, document: Document) -> None:
+        for group in document["pipeline"]["workflow"]["serving"]["state_service"]["groups"].values():
+            group["aliasing"] = aliasing
+
+    return edit
+
+
+@pytest.mark.parametrize("aliasing", ["permitted", "forbidden"])
 @pytest.mark.parametrize("most", [2, 4])
 @pytest.mark.parametrize("capacity", [4, 6, 20])
-def test_d2_rejected_drafts_leave_no_trace_in_a_window(tmp_path: Path, capacity: int, most: int) -> None:
+def test_d2_rejected_drafts_leave_no_trace_in_a_window(tmp_path: Path, capacity: int, most: int, aliasing: str) -> None:
     """Drafts put tokens into the window that are taken back again, also where they pushed others out of it."""
-    model = variant(tmp_path, BLOCK, in_place(hidden=False), with_a_window(4, capacity), width(most))
+    edits = (in_place(hidden=False), with_a_window(4, capacity), width(most), shared(aliasing))
+    model: Any = variant(tmp_path, BLOCK, *edits)
+    assert model._executor.decoder.spec.shared == (aliasing == "permitted")
     session = onnxruntime.InferenceSession(tmp_path / "package" / "model.onnx", providers=["CPUExecutionProvider"])
     for prompt in ([1, 10, 20, 30], [5], [3, 40, 41, 42, 43, 44, 5, 4]):
         wanted = list(prompt)
@@ -131,10 +144,12 @@ def test_d2_rejected_drafts_leave_no_trace_in_a_window(tmp_path: Path, capacity:
         assert 0 < generation.stats.accepted < generation.stats.drafted
 
 
+@pytest.mark.parametrize("aliasing", ["permitted", "forbidden"])
 @pytest.mark.parametrize("capacity", [4, 6, 20])
-def test_d2_back_to_what_is_held_and_no_further(tmp_path: Path, capacity: int) -> None:
+def test_d2_back_to_what_is_held_and_no_further(tmp_path: Path, capacity: int, aliasing: str) -> None:
     """Window 4, 8 tokens: back to 6 of them, then to 2, which is refused with the oldest; and on it goes."""
-    model: Any = variant(tmp_path, BLOCK, in_place(hidden=False), with_a_window(4, capacity), width(2))
+    edits = (in_place(hidden=False), with_a_window(4, capacity), width(2), shared(aliasing))
+    model: Any = variant(tmp_path, BLOCK, *edits)
     session = onnxruntime.InferenceSession(tmp_path / "package" / "model.onnx", providers=["CPUExecutionProvider"])
     ids = np.array([PROMPT[:5]])
     decoder = model._executor.decoder
