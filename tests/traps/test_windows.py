@@ -173,6 +173,27 @@ def test_d2_back_to_what_is_held_and_no_further(tmp_path: Path, capacity: int, a
         state.take_back(4)
 
 
+def lending(folder: Path, document: Document) -> None:
+    """The proposer reads the first cache of the window."""
+    workflow = document["pipeline"]["workflow"]
+    draft = workflow["components"][document["speculative"]["proposer"]]
+    graph = onnx.load(folder / draft["implementation"]["artifact"])
+    graph.graph.input.append(helper.make_tensor_value_info("lent", 1, ["batch", KV_HEADS, 6, HEAD]))
+    onnx.save(graph, folder / draft["implementation"]["artifact"])
+    draft["ports"]["inputs"]["lent"] = workflow["state"][CELLS[0]]["contract"]
+    ports = workflow["serving"]["state_service"]["groups"]["decoder_window_kv"]["ports"]
+    ports[document["speculative"]["proposer"]] = {CELLS[0]: {"input": "lent", "access": "read_only"}}
+
+
+def test_d2_a_proposer_can_not_borrow_a_window(tmp_path: Path) -> None:
+    """Which slot holds which position is the operator's own matter."""
+    model = variant(tmp_path, BLOCK, in_place(hidden=False), with_a_window(4, 6), width(2), lending)
+    with pytest.raises(genai_runtime.RequestError) as refused:
+        drafted(model, PROMPT, max_new_tokens=4)
+    assert refused.value.code == "no-proposer"
+    assert f"'lent' borrows the cell '{CELLS[0]}', whose operator drops what left its window" in refused.value.what
+
+
 def whole_window_run(session: Any, ids: list[int]) -> int:
     """The token after all of these, by one run from empty buffers of 64 positions."""
     feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
