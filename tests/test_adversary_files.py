@@ -211,6 +211,7 @@ from genai_compiler.emit import folder
 kept = {{}}
 def once(*arguments):
     kept["arguments"] = arguments
+    return ()
 folder_write = folder.write_folder
 import genai_compiler.driver as driver
 driver.write_folder = once

@@ -29,6 +29,7 @@ from tests.real_packages import (
     SINGLE,
     Compiled,
     cases,
+    encoder_case,
     once_each,
     reliable,
     rough,
@@ -176,10 +177,7 @@ def test_e2_a_rows_tables_do_not_depend_on_its_neighbours(compiled: Compiled) ->
 @pytest.mark.parametrize("name", SINGLE)
 def test_an_encoder_alone_is_one_call(compiled: Compiled, name: str) -> None:
     """Its inputs and outputs by the graph's names; rows of a batch are what each is alone."""
-    with np.load(PACKAGES / name / "encoder_case.npz") as held:
-        case = dict(held)
-    inputs = {key.removeprefix("in_"): value for key, value in case.items() if key.startswith("in_")}
-    wanted = {key.removeprefix("out_"): value for key, value in case.items() if key.startswith("out_")}
+    inputs, wanted = encoder_case(name)
     assert wanted
     result = compiled(name).run(inputs)
     for output, value in wanted.items():

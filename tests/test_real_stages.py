@@ -84,8 +84,8 @@ def forced(
 
     held: list[Any] = []
 
-    def made(policy: TokenPolicy, request: Request, decoding: Any) -> None:
-        original(policy, request, decoding)
+    def made(policy: TokenPolicy, request: Request, decoding: Any, *more: Any) -> None:
+        original(policy, request, decoding, *more)
         held[:] = [decoding.logits[0]]
 
     original = TokenPolicy.__init__

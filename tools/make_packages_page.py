@@ -1,21 +1,21 @@
 """`python -m tools.make_packages_page`: write docs/packages.md, what becomes of every package of the test data.
 
-Compiled or refused is what the compiler says now; equal to a reference is what tests hold, package by package.
+Each package is compiled, loaded, and its first case run now (package_runs.py); nothing in the tables is stated here.
 """
 
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from genai_compiler import CompileError, compile_package
+from genai_compiler import compile_package
 from genai_compiler.convert import convert_package
 from genai_compiler.driver import Options
 from genai_compiler.passes import PASSES
 from genai_compiler.plan.text import plan_text
-from genai_compiler.problem import errors
 
 from tests import test_bare_packages, test_conformance
 from tests.data import DATA, ROOT
@@ -23,8 +23,10 @@ from tests.lower import test_plain_folder
 from tests.lower.plain_folders import undeclared
 from tests.lower.test_pipeline_pass import said_of
 from tests.lower.test_plain_stages import unsaid
+from tests.paged_graphs import write_out
 from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
 from tests.said_again import SAID_AGAIN, said_again
+from tools.package_runs import Outcome, generated, of_bare, of_exporter, of_fixture, of_workflow, outcome
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "packages.md"
 WORKFLOW, GENAI, AGAIN = "workflow", "genai_config v1", "genai_config v2"
@@ -33,16 +35,21 @@ DIALECTS = (WORKFLOW, GENAI, AGAIN, IO, MODELS, PLAIN)
 HEAD = """\
 # Packages: what is compiled, what runs, what equals a reference
 
-Written by `python -m tools.make_packages_page` from the test data: packages of the field's own exporters, and the
-conformance suite. *Equal* means: compiled and run, and what came out is what another runtime, PyTorch or an independent
-interpreter had got (tests/test_real_packages.py, test_real_stages.py, test_real_diffusion.py, test_real_pipelines.py,
-test_bare_packages.py, test_conformance.py, lower/test_plain_folder.py, lower/test_plain_stages.py and
-lower/test_single_pass.py hold it, package by package); for this repository's own fixtures, what a plain loop over their
-graphs gives (test_pipelines.py, test_own_tokens.py, test_stages.py, test_vision_stages.py, lower/test_config_models.py,
-lower/test_pipeline_pass.py).
-*Compiled* is what needs an operator that no CPU has, caches in pages (with it written out in other operators,
-lower/test_paged.py gets the expected tokens). *Refused* means: with a code, a place and a way out, before anything was
-written. A test holds this page against what the compiler does.
+Written by `python -m tools.make_packages_page`, which takes every package of the test data (packages of the field's own
+exporters, the conformance suite, and fixtures of this repository for classes that neither has), compiles it into a
+temporary folder, loads that on the CPU and runs the package's first case:
+
+- *compiles*: a compiled folder was written; else the code of the refusal, which has a place and a way out and leaves
+  nothing behind;
+- *runs*: it was loaded and the case ran to its end; else the code of the refusal;
+- *equals*: what came out is what another runtime, PyTorch or an independent interpreter had got; of a fixture, what a
+  plain loop over its graphs gives.
+
+Caches in pages need an operator that no CPU has. Such packages compile and plan; they run where the operator has a
+kernel, which no test has seen. Their last column is of the same package with the operator written out in others, as in
+tests/lower/test_paged.py; without metadata only the operator tells that there are pages, so there it can't be.
+
+A test makes this page anew and compares; others run all cases of each package, rows together and step by step.
 
 No exporter writes version 2 yet: the exporters' packages stand in its column said again in its words, and in the last
 column once more, without their metadata ([plain folders](plain-folders.md)).
@@ -65,72 +72,90 @@ FIXTURES = {
 
 @dataclass(frozen=True)
 class Row:
-    """One package as the compiler sees it. code: of the first refusal, "" when it compiles; equal: tests hold it so."""
+    """One package and what became of it. written_out: the same with paged attention in other operators."""
 
     name: str
     dialect: str
     kind: str
-    code: str
-    equal: bool
+    made: Outcome
+    written_out: Outcome | None = None
+
+    @property
+    def compiles(self) -> bool:
+        """A compiled folder was written."""
+        return not self.made.refused
+
+    @property
+    def runs(self) -> bool:
+        """Its first case ran to its end."""
+        return self.compiles and not self.made.failed
+
+    @property
+    def equals(self) -> bool:
+        """What came out is the reference's."""
+        return self.runs and self.made.equal
 
 
 def page() -> str:
     """The whole page."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = [*_real(), *_suite(), *_fixtures(), *_again(Path(folder)), *_plain(Path(folder))]
-        return "\n".join([HEAD, *_summary(rows), *_listing(rows), *_side_by_side(Path(folder)), ""])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = [*_real(folder), *_suite(), *_fixtures(folder), *_again(folder), *_plain(folder)]
+        return "\n".join([HEAD, *_summary(rows), *_listing(rows), *_side_by_side(folder), ""])
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _real() -> Iterator[Row]:
+def _real(folder: Path) -> Iterator[Row]:
     kinds = _kinds()
     for name in NAMES:
-        code = refusal(PACKAGES / name)
-        yield Row(name, _dialect(PACKAGES / name), kinds[name], code, name in (*RUN, *ENCODED, *MEDIA, *SINGLE, *DRAWN))
+        package, ran = PACKAGES / name, name in (*RUN, *ENCODED, *MEDIA, *SINGLE, *DRAWN, *PAGED)
+        check = of_exporter(name) if ran else None
+        yield Row(name, _dialect(package), kinds[name], outcome(package, check), _paged(name, folder))
 
 
 def _suite() -> Iterator[Row]:
     folder = DATA / "conformance" / "packages"
-    offered = test_conformance.workflow_packages()
     for name in test_conformance.workflow_packages():
-        yield Row(name, WORKFLOW, "authored workflow", refusal(folder / name), name in offered)
-    for name in (*test_bare_packages.NAMES, *(each for each, _, _ in test_bare_packages.REFUSED)):
-        yield Row(name, IO, "dense decoder", refusal(folder / name), name in test_bare_packages.NAMES)
+        yield Row(name, WORKFLOW, "authored workflow", outcome(folder / name, of_workflow(name)))
+    for name in test_bare_packages.NAMES:
+        yield Row(name, IO, "dense decoder", outcome(folder / name, of_bare(name)))
+    for name, _, _ in test_bare_packages.REFUSED:
+        yield Row(name, IO, "dense decoder", outcome(folder / name, None))
 
 
-def _fixtures() -> Iterator[Row]:
+def _fixtures(folder: Path) -> Iterator[Row]:
     for name, (dialect, kind) in FIXTURES.items():
-        code = refusal(ROOT / "fixtures" / name)
-        yield Row(name, dialect, kind, code, not code)
+        (home := folder / "loops" / name).mkdir(parents=True)
+        yield Row(name, dialect, kind, outcome(ROOT / "fixtures" / name, of_fixture(name, home)))
 
 
 def _again(folder: Path) -> Iterator[Row]:
     kinds = _kinds()
-    for name in SAID_AGAIN:
-        yield Row(name, AGAIN, kinds[name], refusal(said_again(name, folder / AGAIN / name)), True)
-    for name in SINGLE:
-        yield Row(name, AGAIN, kinds[name], refusal(said_of(name, folder / AGAIN / name)), True)
+    for name in (*SAID_AGAIN, *SINGLE):
+        said = said_of if name in SINGLE else said_again
+        made = said(name, folder / AGAIN / name)
+        yield Row(name, AGAIN, kinds[name], outcome(made, of_exporter(name, starts=False)))
 
 
 def _plain(folder: Path) -> Iterator[Row]:
     kinds = _kinds()
-    equal = (*test_plain_folder.ALONE, *SINGLE)
-    for name in (*equal, *PAGED, *(each for each, _, _ in test_plain_folder.REFUSED)):
+    ran = (*test_plain_folder.ALONE, *SINGLE, *PAGED)
+    for name in (*ran, *(each for each, _, _ in test_plain_folder.REFUSED)):
         made = undeclared(PACKAGES / name, folder / name, test_plain_folder.model_config(name))
-        yield Row(name, PLAIN, kinds[name], refusal(made), name in equal)
+        check = None if name not in ran else of_exporter(name) if name in SINGLE else generated(name)
+        yield Row(name, PLAIN, kinds[name], outcome(made, check))
     for name in ENCODED:
-        yield Row(name, PLAIN, kinds[name], refusal(unsaid(name, folder / "stages" / name)), True)
+        made = unsaid(name, folder / "stages" / name)
+        yield Row(name, PLAIN, kinds[name], outcome(made, of_exporter(name, starts=False)))
 
 
-def refusal(package: Path) -> str:
-    """The code of the first error, "" where the package compiles."""
-    try:
-        compile_package(package, options=Options(stop_after=PASSES[-1].__name__))
-    except CompileError as refused:
-        return errors(refused.problems)[0].code
-    return ""
+def _paged(name: str, folder: Path) -> Outcome | None:
+    """Of a package that needs it: the same with its attention written out."""
+    if name not in PAGED:
+        return None
+    return outcome(write_out(PACKAGES / name, folder / "written out" / name), generated(name))
 
 
 def _kinds() -> dict[str, str]:
@@ -151,33 +176,47 @@ def _dialect(package: Path) -> str:
 
 def _summary(rows: Sequence[Row]) -> Iterator[str]:
     kinds = sorted({each.kind for each in rows})
+    yield "Each cell: how many packages *compile / run / equal* their reference; then the refused, with their codes."
+    yield ""
     yield "| class | " + " | ".join(DIALECTS) + " |"
     yield "|---" * (len(DIALECTS) + 1) + "|"
     for kind in kinds:
         cells = [_cell([each for each in rows if (each.kind, each.dialect) == (kind, one)]) for one in DIALECTS]
         yield f"| {kind} | " + " | ".join(cells) + " |"
     yield ""
-    equal, refused = sum(each.equal for each in rows), sum(bool(each.code) for each in rows)
-    yield f"{len(rows)} packages: {equal} equal, {len(rows) - equal - refused} compiled only, {refused} refused."
+    compiled, run, equal = _counts(rows)
+    refused = len(rows) - compiled
+    yield f"{len(rows)} packages: {compiled} compile, {run} run, {equal} equal their reference, {refused} are refused."
+
+
+def _counts(rows: Sequence[Row]) -> tuple[int, int, int]:
+    return sum(each.compiles for each in rows), sum(each.runs for each in rows), sum(each.equals for each in rows)
 
 
 def _cell(rows: Sequence[Row]) -> str:
-    equal = [each for each in rows if each.equal]
-    only = [each for each in rows if not each.equal and not each.code]
-    codes = sorted({each.code for each in rows if each.code})
-    parts = [f"{len(equal)} equal"] if equal else []
-    parts += [f"{len(only)} compiled"] if only else []
-    parts += [f"{sum(each.code == code for each in rows)} refused ({code})" for code in codes]
-    return ", ".join(parts)
+    if not rows:
+        return ""
+    codes = Counter(each.made.refused for each in rows if not each.compiles)
+    parts = [" / ".join(map(str, _counts(rows)))] if any(each.compiles for each in rows) else []
+    parts += [f"{codes[code]} refused (`{code}`)" for code in sorted(codes)]
+    return "; ".join(parts)
 
 
 def _listing(rows: Sequence[Row]) -> Iterator[str]:
     yield "\n## Package by package\n"
-    yield "| package | dialect | class | compiles | equal |"
-    yield "|---|---|---|---|---|"
+    yield "| package | dialect | class | compiles | runs | equals |"
+    yield "|---|---|---|---|---|---|"
     for each in rows:
-        compiles = f"no: `{each.code}`" if each.code else "yes"
-        yield f"| {each.name} | {each.dialect} | {each.kind} | {compiles} | {'yes' if each.equal else '-'} |"
+        yield f"| {each.name} | {each.dialect} | {each.kind} | " + " | ".join(_columns(each)) + " |"
+
+
+def _columns(row: Row) -> tuple[str, str, str]:
+    if not row.compiles:
+        return f"no: `{row.made.refused}`", "-", "-"
+    if row.runs:
+        return "yes", "yes", "yes" if row.equals else "no"
+    alike = "-" if row.written_out is None else f"written out: {'yes' if row.written_out.equal else 'no'}"
+    return "yes", f"no: `{row.made.failed}`", alike
 
 
 # ---- one network through several dialects ----------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """A decoder whose runs take several tokens and can be taken back: the target of a proposer's drafts (standard, 7.2).
 
 State in a shared buffer is taken back by its length alone. State that grows is cut along its sequence axis. State of
-one size has no entries to cut: it is put back as it was before the run, and what stays of the run is run again.
+one size, windows among them, has no entries to cut, and what an operator dropped from a window an earlier position may
+still see: it is put back as it was before the run, and what stays of the run is run again. It goes back no further.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ import numpy as np
 
 from genai_runtime import binding
 from genai_runtime.decoding import Decoder, Decoding
+from genai_runtime.problem import ExecutionError
 from genai_runtime.sample import to_float32
 from genai_runtime.state import GROWTH, Slot, empty_state, grow, shared_state
 from genai_runtime.values import NUMPY, Array, Value, bits_dtype, to_array, to_bits, to_value, view
@@ -32,6 +34,8 @@ class BlockDecoding(Decoding):
         self._keep, self.filled = tuple(keep), 0
         self._kept: dict[str, Array] = {}
         self._fed: list[int] = []
+        self._windows = [at for at, slot in enumerate(self.spec.slots) if self.spec.shared and GROWTH not in slot.dims]
+        self._held: list[Array] = []
 
     def prompt(self) -> None:
         slots = self.spec.slots
@@ -43,6 +47,7 @@ class BlockDecoding(Decoding):
     def run(self, ids: Sequence[int], last: bool = False) -> Array:
         """Feed tokens behind those in the state. Returns float32 [tokens, vocab]: what follows each (or the last)."""
         end, self._fed = self.filled + len(ids), list(ids)
+        self._held = [self._buffers[at].copy() for at in self._windows] if len(ids) > 1 else []
         feeds = self._feeds(ids, end)
         self.passes += 1
         try:
@@ -56,17 +61,32 @@ class BlockDecoding(Decoding):
         return np.array(to_float32(logits[-1:] if last else logits))
 
     def take_back(self, count: int) -> None:
-        """Undo the last so many tokens of the last run, which had more."""
+        """Undo the last so many tokens of the last run, which had more.
+
+        Raises ExecutionError `rewind`, with nothing changed, for a position that state of one size no longer holds.
+        """
         if not count:
             return
-        if not self.spec.shared and not self._history():
-            self._pasts, self.filled = self._before, self.filled - len(self._fed)
+        if self._windows or (not self.spec.shared and not self._history()):
+            oldest = self.filled - len(self._fed) + 1
+            if self.filled - count < oldest:
+                what = f"the state can't go back to {self.filled - count} tokens: the oldest that it holds is {oldest}"
+                raise ExecutionError("rewind", what, origin=self.spec.origin)
+            self._put_back()
             self.run(self._fed[:-count])
             return
         self.filled -= count
         self._kept = {port: kept[:-count] for port, kept in self._kept.items()}
         if not self.spec.shared:
             self._pasts = [self._cut(value, slot.dims.index(GROWTH)) for value, slot in self._pairs()]
+
+    def _put_back(self) -> None:
+        """The state as it was before the last run. What grows in a shared buffer is written over by the next one."""
+        for at, held in zip(self._windows, self._held, strict=True):
+            self._buffers[at][...] = held
+        if not self.spec.shared:
+            self._pasts = self._before
+        self.filled -= len(self._fed)
 
     def seeds(self, port: str) -> tuple[int, Array]:
         """(place of the first, [tokens, width]): a kept output of the last run, as far as it was not taken back."""

@@ -18,7 +18,7 @@ from tests.data import needs_data
 from tests.lower.pipelines import Document, lone, named, package, pipeline, problems, vision
 from tests.lower.test_front_model import MARK
 from tests.lower.test_single_pass import IDS, MASK, bare, encoder
-from tests.real_packages import PACKAGES, SINGLE
+from tests.real_packages import PACKAGES, SINGLE, encoder_case
 from tests.reference.values import Array
 
 FIXTURE = "tiny-embedder-v2"
@@ -122,15 +122,10 @@ def said_of(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize("name", SINGLE)
 def test_an_exporter_s_encoder_said_again(name: str, tmp_path: Path) -> None:
     """The exporters' own values, which PyTorch gave."""
-    with np.load(PACKAGES / name / "encoder_case.npz") as held:
-        case = dict(held)
-    made = results(
-        said_of(name, tmp_path / "p"),
-        {key.removeprefix("in_"): value for key, value in case.items() if key.startswith("in_")},
-    )
-    for key, value in case.items():
-        if key.startswith("out_"):
-            np.testing.assert_allclose(made[key.removeprefix("out_")], value, rtol=1e-4, atol=1e-5)
+    inputs, wanted = encoder_case(name)
+    made = results(said_of(name, tmp_path / "p"), inputs)
+    for key, value in wanted.items():
+        np.testing.assert_allclose(made[key], value, rtol=1e-4, atol=1e-5)
 
 
 def test_it_reads_back_as_a_workflow(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.conftest import FIXTURES
 from tests.data import needs_data
 from tests.lower.plain_folders import plain_folder, renamed, undeclared
 from tests.lower.test_plain_folder import model_config
-from tests.real_packages import PACKAGES, SINGLE
+from tests.real_packages import PACKAGES, SINGLE, encoder_case
 
 VOCABULARY, WIDTH = 30, 6
 STATED = {"vocab_size": VOCABULARY, "max_position_embeddings": 32, "architectures": ["SomeModel"]}
@@ -126,16 +126,13 @@ MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]])
 @needs_data
 @pytest.mark.parametrize("name", SINGLE)
 def test_an_exporter_s_encoder_needs_no_metadata(name: str, tmp_path: Path) -> None:
-    with np.load(PACKAGES / name / "encoder_case.npz") as held:
-        case = dict(held)
-    inputs = {key.removeprefix("in_"): value for key, value in case.items() if key.startswith("in_")}
+    inputs, wanted = encoder_case(name)
     with loaded(undeclared(PACKAGES / name, tmp_path / "p", model_config(name))) as model:
         assert model.describe()["dialect"] == "plain folder"
         result = model.run(inputs)
-        for key, value in case.items():
-            if key.startswith("out_"):
-                np.testing.assert_allclose(result[key.removeprefix("out_")], value, rtol=1e-4, atol=1e-5)
-                np.testing.assert_allclose(result.profile("features"), value, rtol=1e-4, atol=1e-5)
+        for key, value in wanted.items():
+            np.testing.assert_allclose(result[key], value, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result.profile("features"), value, rtol=1e-4, atol=1e-5)
 
 
 @needs_data

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
+from genai_runtime.block_decoding import BlockDecoding
 from onnx import helper
 
 from tests.lower.packages import Layer, Recipe, decoder
@@ -115,20 +116,82 @@ def with_a_window(window: int, capacity: int) -> Any:
     return edit
 
 
+def shared(aliasing: str) -> Any:
+    """Whether past and present of the caches may be one buffer."""
+
+    def edit(_: Path, document: Document) -> None:
+        for group in document["pipeline"]["workflow"]["serving"]["state_service"]["groups"].values():
+            group["aliasing"] = aliasing
+
+    return edit
+
+
+@pytest.mark.parametrize("aliasing", ["permitted", "forbidden"])
+@pytest.mark.parametrize("most", [2, 4])
 @pytest.mark.parametrize("capacity", [4, 6, 20])
-def test_d2_nothing_goes_back_over_what_has_left_a_window(tmp_path: Path, capacity: int) -> None:
-    """The only way back here is over rejected drafts: refused with the reason, and the tokens are the same without."""
-    model = variant(tmp_path, BLOCK, in_place(hidden=False), with_a_window(4, capacity), width(2))
+def test_d2_rejected_drafts_leave_no_trace_in_a_window(tmp_path: Path, capacity: int, most: int, aliasing: str) -> None:
+    """Drafts put tokens into the window that are taken back again, also where they pushed others out of it."""
+    edits = (in_place(hidden=False), with_a_window(4, capacity), width(most), shared(aliasing))
+    model: Any = variant(tmp_path, BLOCK, *edits)
+    assert model._executor.decoder.spec.shared == (aliasing == "permitted")
     session = onnxruntime.InferenceSession(tmp_path / "package" / "model.onnx", providers=["CPUExecutionProvider"])
     for prompt in ([1, 10, 20, 30], [5], [3, 40, 41, 42, 43, 44, 5, 4]):
-        with pytest.raises(genai_runtime.RequestError) as refused:
-            drafted(model, prompt, max_new_tokens=30)
-        assert "drops what left its window" in refused.value.what
         wanted = list(prompt)
         for _ in range(30):
             wanted.append(whole_window_run(session, wanted))
-        generation = model.generate(prompt, max_new_tokens=30, **FREE)
-        assert (generation.tokens, generation.stats.drafted) == (wanted[len(prompt) :], 0)
+        generation = drafted(model, prompt, max_new_tokens=30)
+        assert generation.tokens == wanted[len(prompt) :]
+        assert 0 < generation.stats.accepted < generation.stats.drafted
+
+
+@pytest.mark.parametrize("aliasing", ["permitted", "forbidden"])
+@pytest.mark.parametrize("capacity", [4, 6, 20])
+def test_d2_back_to_what_is_held_and_no_further(tmp_path: Path, capacity: int, aliasing: str) -> None:
+    """Window 4, 8 tokens: back to 6 of them, then to 2, which is refused with the oldest; and on it goes."""
+    edits = (in_place(hidden=False), with_a_window(4, capacity), width(2), shared(aliasing))
+    model: Any = variant(tmp_path, BLOCK, *edits)
+    session = onnxruntime.InferenceSession(tmp_path / "package" / "model.onnx", providers=["CPUExecutionProvider"])
+    ids = np.array([PROMPT[:5]])
+    decoder = model._executor.decoder
+    state = BlockDecoding(decoder, ids, np.array([5]), 20, 64, {})
+    state.prompt()
+    state.run(PROMPT[5:])
+    state.take_back(2)
+    assert state.filled == 6
+    for refused in (4, 5, 1):
+        with pytest.raises(genai_runtime.ExecutionError) as caught:
+            state.take_back(refused)
+        assert caught.value.code == "rewind"
+        assert f"can't go back to {6 - refused} tokens: the oldest that it holds is 6" in caught.value.what
+    so_far = PROMPT[:6]
+    for token in (9, 30, 2, 17, 17, 41):
+        logits = state.run([token])
+        so_far.append(token)
+        assert int(logits[0].argmax()) == whole_window_run(session, so_far)
+    state.run([5, 6, 7])
+    with pytest.raises(genai_runtime.ExecutionError, match="to 11 tokens: the oldest that it holds is 13"):
+        state.take_back(4)
+
+
+def lending(folder: Path, document: Document) -> None:
+    """The proposer reads the first cache of the window."""
+    workflow = document["pipeline"]["workflow"]
+    draft = workflow["components"][document["speculative"]["proposer"]]
+    graph = onnx.load(folder / draft["implementation"]["artifact"])
+    graph.graph.input.append(helper.make_tensor_value_info("lent", 1, ["batch", KV_HEADS, 6, HEAD]))
+    onnx.save(graph, folder / draft["implementation"]["artifact"])
+    draft["ports"]["inputs"]["lent"] = workflow["state"][CELLS[0]]["contract"]
+    ports = workflow["serving"]["state_service"]["groups"]["decoder_window_kv"]["ports"]
+    ports[document["speculative"]["proposer"]] = {CELLS[0]: {"input": "lent", "access": "read_only"}}
+
+
+def test_d2_a_proposer_can_not_borrow_a_window(tmp_path: Path) -> None:
+    """Which slot holds which position is the operator's own matter."""
+    model = variant(tmp_path, BLOCK, in_place(hidden=False), with_a_window(4, 6), width(2), lending)
+    with pytest.raises(genai_runtime.RequestError) as refused:
+        drafted(model, PROMPT, max_new_tokens=4)
+    assert refused.value.code == "no-proposer"
+    assert f"'lent' borrows the cell '{CELLS[0]}', whose operator drops what left its window" in refused.value.what
 
 
 def whole_window_run(session: Any, ids: list[int]) -> int:

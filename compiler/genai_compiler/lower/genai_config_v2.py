@@ -30,7 +30,7 @@ from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
 from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
-from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
+from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, refuse_cut, source_mask
 from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
@@ -96,6 +96,7 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
     options = session_options(form, decoder, resolving)
     if decoder is None or errors(resolving.problems):
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
+    refuse_cut(form, graphs, edges, decoder, config.vocab_size)
     signature = graphs.signatures[decoder]
     fed = frozenset(each.input.name for each in edges if each.target == decoder)
     ports = decoder_ports(form, signature, fed | taken_by_name(form, graphs, decoder), resolving)

@@ -15,6 +15,7 @@ from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.own_tokens import other_tokens
 from genai_compiler.lower.plain_state import PlainState
+from genai_compiler.lower.row_forms import one_token_a_run, rows_behind
 from genai_compiler.lower.static_cache import static_cache
 from genai_compiler.lower.unnamed_state import ByGraph, Found, unnamed_state
 from genai_compiler.problem import Problem, Severity
@@ -345,7 +346,9 @@ def _check_integers(tokens: Port | None, mask: Port | None, positions: Port | No
         if port is None:
             continue
         three = key == "position_ids_input" and port.shape is not None and len(port.shape) == 3 and port.shape[0] == 3
-        if port.dtype not in _INTEGERS or not (three or rank_of(port) in (2, None)):
+        if port is tokens and (single := one_token_a_run(port, matching.outputs.values())) is not None:
+            matching.report("unsupported-package-class", (key,), *single)
+        elif port.dtype not in _INTEGERS or not (three or rank_of(port) in (2, None)):
             matching.report("wrong-port", (key,), f"input {port.name!r} is {spell_port(port)}; {form}")
         elif isinstance(length := _last_extent(port), int) and (length != 1 or key == "attention_mask_input"):
             what = f"input {port.name!r} is {spell_port(port)}: a fixed number of positions a call is not compiled yet"
@@ -377,6 +380,9 @@ def _claim_unread(surroundings: Surroundings, io: BareIo, matching: IoMatching) 
 
 def _refuse_unclaimed(matching: IoMatching) -> None:
     for port in matching.unclaimed.values():
+        if (form := rows_behind(port, matching.inputs.values(), matching.outputs.values())) is not None:
+            matching.report("unsupported-package-class", (), *form)
+            continue
         what = f"nothing feeds the graph's input {port.name!r}: {spell_port(port)}"
         help = "name it in the field for what it is (kv_inputs, state_pairs, ...), or export without it"
         matching.report("unclaimed-input", (), what, help)

@@ -19,6 +19,7 @@ from genai_compiler.lower.matching import (
     template_layers,
 )
 from genai_compiler.lower.own_tokens import other_tokens
+from genai_compiler.lower.row_forms import one_token_a_run, rows_behind
 from genai_compiler.lower.unnamed_state import ByGraph, unnamed_state
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
@@ -127,6 +128,7 @@ def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
     if port is not None and (port.dtype not in _INTEGERS or rank_of(port) not in (2, None)):
         what = f"input {port.name!r} is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
         help = "a graph that takes rows packed into one axis takes a table of pages too; name it in block_table"
+        what, help = one_token_a_run(port, matching.outputs.values()) or (what, help)
         matching.problem("unsupported-package-class", (*INPUTS, "input_ids"), what, help)
     elif port is not None:
         _check_open_length(matching, "input_ids", port, window)
@@ -248,10 +250,18 @@ def _refuse_unclaimed(matching: Matching, found_state: bool) -> None:
             what = f"the graph needs {kind} ({listed(names)}), which is not compiled yet"
             help = "decoders with token ids, an optional mask and positions, and a key/value cache are"
             matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
+    keys = {name: key for key, name in matching.config.decoder.inputs.names.items()}
     for port in matching.unclaimed.values():
-        near = difflib.get_close_matches(port.name, matching.config.decoder.inputs.names.values(), 1, 0.7)
+        form = rows_behind(port, matching.inputs.values(), matching.outputs.values())
+        if form is not None:
+            path = (*INPUTS, keys[port.name]) if port.name in keys else INPUTS
+            matching.problem("unsupported-package-class", path, *form)
+            continue
+        near = difflib.get_close_matches(port.name, keys, 1, 0.7) if port.name not in keys else []
         help = f"is it {near[0]!r} of the configuration under another name?" if near else ""
-        if not found_state:
+        if port.name in keys:
+            help = f"{keys[port.name]!r} is known, but a graph that takes it is not compiled; export without it"
+        elif not found_state:
             caches = "no input matches past_key_names and past_value_names; correct them if this is a cache"
             help = f"{help} {caches}".lstrip()
         what = f"nothing feeds the graph's input {port.name!r}: {spell_port(port)}"

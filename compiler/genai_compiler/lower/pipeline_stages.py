@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from genai_compiler.lower.dataflow import Edge, in_order
 from genai_compiler.lower.decoder_facts import FrontFacts
-from genai_compiler.lower.front_model import FrontModel, front_media, media_models
+from genai_compiler.lower.front_model import FrontModel, front_media, media_models, upstream
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.pipeline_edges import SessionGraphs
 from genai_compiler.lower.pipeline_places import Placed, placed_over
+from genai_compiler.lower.plain_ports import plain_ports
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.pipeline_form import FLOW, SESSIONS, PipelineForm, Resolving
@@ -54,6 +55,34 @@ def decoder_session(form: PipelineForm, resolving: Resolving) -> str | None:
     return steps[-1]
 
 
+def refuse_cut(
+    form: PipelineForm, graphs: SessionGraphs, edges: tuple[Edge, ...], decoder: str, vocabulary: int | None
+) -> None:
+    """A decoder is one session: none beside it keeps caches, and none takes what it makes.
+
+    edges: the stated ones; equal names join too. Raises CompileError unsupported-package-class.
+    """
+    after = {each.target for each in edges if each.source == decoder}
+    made = {each.name for each in graphs.signatures[decoder].outputs}
+    for name in form.running[form.running.index(decoder) + 1 :]:
+        if made & {each.name for each in graphs.signatures[name].inputs}:
+            after.add(name)
+    for name in form.running:
+        if name == decoder:
+            continue
+        signature = graphs.signatures[name]
+        keeps = signature.cache_ops or plain_ports(graphs.models[name].graph, signature, vocabulary).keeps
+        if keeps or name in after:
+            does = f"keeps caches beside {decoder!r}" if keeps else f"takes what {decoder!r} makes at every step"
+            raise _cut(form, name, does)
+
+
+def _cut(form: PipelineForm, name: str, does: str) -> CompileError:
+    what = f"the session {name!r} {does}; a decoder of several sessions is not compiled in version 2"
+    help = "export the decoder as one graph, or state its stages in version 1 (model.decoder.pipeline)"
+    return _refused(form, "unsupported-package-class", form.step(name).path, what, help)
+
+
 def around(
     form: PipelineForm, graphs: SessionGraphs, edges: tuple[Edge, ...], decoder: str, logits: Port | None
 ) -> Around:
@@ -74,9 +103,7 @@ def around(
             what = f"nothing takes what the session {name!r} gives"
             raise _refused(form, "unsupported-package-class", path, what, f"join it in pipeline.dataflow; {_NO_LOOP}")
         if late := next((each for each in edges if each.source in per_token and each.target == name), None):
-            what = f"the session {name!r} takes {late.output.name!r} of {late.source!r}, made at every step; "
-            what += "a decoder of several sessions is not compiled yet"
-            raise _refused(form, "unsupported-package-class", path, what, "export the decoder as one graph")
+            raise _cut(form, name, f"takes {late.output.name!r} of {late.source!r}, made at every step")
         stages.append(_stage(name, graphs, edges, taken, name in media))
         if form.step(name).phase == "step":
             notes.append(f"{name} takes only what the request gives: it runs once, not at every step")
@@ -100,6 +127,9 @@ def _front(
     signature = graphs.signatures[name]
     tokens = _tokens(signature, edges, name)
     if tokens is None:
+        before = upstream(name, edges) - {name}
+        if maker := next((each for each in before if _tokens(graphs.signatures[each], edges, each)), None):
+            raise _cut(form, name, f"stands between the tokens of {maker!r} and {decoder!r}")
         what = f"the decoder takes {stream.input.name!r} from {name!r}, which takes no token ids"
         raise _refused(form, "no-embedding-stage", path, what, "export an embedding graph that takes token ids")
     streams = sorted(((each.output, each.input) for each in into if each.source == name), key=lambda each: (

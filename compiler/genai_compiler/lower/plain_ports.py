@@ -12,6 +12,7 @@ from onnx import GraphProto
 from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
+from genai_compiler.lower.row_forms import one_token_a_run
 from genai_compiler.lower.switched_state import switched_decoder
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.nodes import input_at, nested_graphs
@@ -127,6 +128,10 @@ def _tell_missing_end(
     found: PlainPorts,
 ) -> None:
     takers = [each for each in flat if rows[each.name]]
+    single = (one_token_a_run(each, outputs) for each in signature.inputs if each.dtype in _INTEGERS)
+    if not takers and (form := next((each for each in single if each is not None), None)) is not None:
+        found.faults[:] = [("unsupported-package-class", "token_input", *form)]  # others are of the usual form
+        return
     if not takers:
         names = listed(spell_port(each) for each in signature.inputs[:4])
         what = f"no input of the graph is token ids that look into a table of embeddings; its first are {names}"

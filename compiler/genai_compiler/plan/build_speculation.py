@@ -120,8 +120,6 @@ class _Drafts:
             raise Unfit(f"the target '{facts.component}' takes one token a run, so that it can't verify several")
         if facts.last_logits_only or (port.shape is not None and len(port.shape) != 3):
             raise Unfit(f"the target '{facts.component}' gives logits of the last position only")
-        if any(each.bounded for each in self.target.signature.cache_ops):
-            raise Unfit(f"the attention of '{facts.component}' drops what left its window, which nothing brings back")
         for name in (self.block.target, self.block.proposer):
             if self._declared(name).effects:
                 raise Unfit(f"component '{name}' has effects, and the runtime undoes none")
@@ -246,10 +244,15 @@ class _Drafts:
 
     def _borrowed(self) -> Iterator[tuple[str, str]]:
         target = self._aliases(self.block.target)
+        windows = {
+            name for op in self.target.signature.cache_ops if op.bounded for name in (op.past_key, op.past_value)
+        }
         for cell, (_, alias) in self._aliases(self.block.proposer).items():
             if alias.access == "read_only":
                 if cell not in target:
                     raise Unfit(f"'{alias.input}' borrows the cell '{cell}', which is none of the target's")
+                if target[cell][1].input in windows:
+                    raise Unfit(f"'{alias.input}' borrows the cell '{cell}', whose operator drops what left its window")
                 yield alias.input, target[cell][1].input
 
     def _one_position(self, tokens: Typed | None, fused: Typed | None) -> bool:
