@@ -196,6 +196,12 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
         raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
 
 
+def unreadable(failure: OSError) -> LoadError:
+    """The refusal of a file that the operating system does not give."""
+    what = f"'{failure.filename}' can't be read: {failure.strerror}"
+    return LoadError("unreadable-file", what, help="give yourself permission to read it")
+
+
 def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
     """Faults of what stands under a component's name, and of what a manifest need not have."""
     for key, entry in _BY_COMPONENT.items():
