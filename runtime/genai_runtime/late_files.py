@@ -4,10 +4,10 @@ Loading holds every file against the manifest. A package that is exported again 
 again, would give a request a graph of one version beside sessions of another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
-from genai_runtime.manifest import Manifest, check_files, unreadable
+from genai_runtime.manifest import Manifest, check_files, hold_package, unreadable
 
 Stamp = tuple[int, int] | None
 """Bytes and time of the last change; None for what is not there."""
@@ -19,8 +19,9 @@ class LateFiles:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest, self._stamps = manifest, tuple(_stamps(manifest))
 
-    def hold(self) -> None:
-        """They still are. Content decides where a size or a time stamp is another one.
+    def hold(self, only: Container[str] | None = None) -> None:
+        """They still are, or those of the package's that have these names. Content decides where a size or a time stamp
+        is another one.
 
         Raises LoadError `package-changed`, `damaged-folder`, `unreadable-file`.
         """
@@ -28,6 +29,9 @@ class LateFiles:
         if now == self._stamps:
             return
         try:
+            if only is not None:
+                hold_package(self._manifest, True, only)
+                return
             check_files(self._manifest, verify=True)
         except OSError as failure:
             raise unreadable(failure) from failure

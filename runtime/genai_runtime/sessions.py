@@ -1,6 +1,6 @@
 """Sessions: one an ONNX graph, opened from the compiled folder's manifest, and the callables that steps run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -225,10 +225,10 @@ class Sessions:
             raise LoadError("damaged-folder", "the manifest has no adapters, and the executor asks for them")
         return self._lora
 
-    def hold_files(self) -> None:
+    def hold_files(self, only: Container[str] | None = None) -> None:
         """What is read from now on belongs to what was loaded. Raises LoadError as LateFiles.hold."""
         if self._files is not None:
-            self._files.hold()
+            self._files.hold(only)
 
     def active_providers(self) -> dict[str, list[str]]:
         """Per opened component, the providers its session really uses."""

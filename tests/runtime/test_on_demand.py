@@ -168,6 +168,15 @@ def test_a_tokenizer_that_has_changed_since_loading_is_refused(tmp_path: Path) -
             model.generate("hi", max_new_tokens=1)
 
 
+def test_text_needs_no_graph_that_has_gone(tmp_path: Path) -> None:
+    """Of the files that opening a tokenizer reads none has changed."""
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
+    compile_package(package, tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        (package / "vision.onnx").unlink()
+        assert model.generate("hi", max_new_tokens=1).stats.new_tokens == 1
+
+
 def test_a_new_time_stamp_is_no_change(tmp_path: Path) -> None:
     package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
     compile_package(package, tmp_path / "out")
