@@ -75,6 +75,17 @@ def test_files_that_are_no_matter_of_the_package_may_come_and_go(tmp_path: Path)
     assert compile_package(root, tmp_path / "made", trace=change).out is not None
 
 
+def test_a_link_that_leads_to_itself_hides_no_other_file(tmp_path: Path) -> None:
+    """Forty of them, so that in whatever order the system names entries one comes before a file."""
+    root = package(tmp_path)
+    for at in range(40):
+        (root / f"{at}").symlink_to(f"{at}")
+    wanted = {each for each in (FIXTURES / "tiny-gqa-v1").iterdir() if each.is_file()}
+    assert {each.name for each in dict(unchanged._stamps(root))} == {each.name for each in wanted}
+    with pytest.raises(CompileError, match="changed-meanwhile"):
+        compile_package(root, tmp_path / "made", trace=lambda name, _: HOW["emptied"](root / "model.onnx"))
+
+
 def test_a_bug_of_ours_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> object:
         raise ZeroDivisionError

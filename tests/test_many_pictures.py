@@ -3,7 +3,7 @@
 Expected tokens come from the graphs in bare ONNX Runtime sessions and plain loops over single pictures and tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from genai_runtime.pictures import png_bytes
 
 from tests.conftest import FIXTURES
 from tests.images.processors import DECODE, picture, processor_file
-from tests.lower.hub_layout import PATCH, SEEN, by_hand, hub_folder, look, seen
+from tests.lower.hub_layout import HIDDEN, PATCH, SEEN, by_hand, hub_folder, look, seen
 from tests.test_stages_beside import decoded
 from tests.test_vision_stages import IMAGE, Array, behind, features, pictures, written_over
-from tools.fixtures.graph import Sketch
+from tools.fixtures.graph import Sketch, weights
 from tools.fixtures.vision_stages import tiny_vision_stages_v1
 
 NEW, ROWS, EACH = 4, 22, 47
@@ -130,6 +130,39 @@ def test_a_graph_that_does_not_keep_pictures_apart_takes_one_a_run(vision: Sketc
     files, tensors = zip(*(shown(LARGE, at) for at in range(3)), strict=True)
     prompt = [1, *[SEEN] * 6, 9, *[SEEN] * 12]
     assert answers(folder, files, prompt) == (by_hand(folder, prompt, seen(folder, list(tensors)), NEW, True), 3)
+
+
+FOR_ONE: dict[str, Callable[[Sketch, Any], Any]] = {
+    "an extent written down": lambda sketch, cut: sketch.op.Reshape(cut, [1, HIDDEN, -1]),
+    "a part of the shape written down": lambda sketch, cut: sketch.op.Reshape(
+        cut,
+        sketch.op.Concat(
+            sketch.weight("one", np.array([1])),
+            sketch.op.Shape(cut, start=1, end=2),
+            sketch.weight("rest", np.array([-1])),
+            axis=0,
+        ),
+    ),
+    "the first entry": lambda sketch, cut: sketch.op.Unsqueeze(
+        sketch.op.Reshape(sketch.op.Gather(cut, sketch.weight("first", np.array(0)), axis=0), [0, -1]), [0]
+    ),
+    "no axis": lambda sketch, cut: sketch.op.Unsqueeze(sketch.op.Reshape(sketch.op.Squeeze(cut, [0]), [0, -1]), [0]),
+}
+"""What a tracer that has seen one picture writes, though the export calls the axis dynamic."""
+
+
+@pytest.mark.parametrize("how", FOR_ONE)
+def test_a_graph_that_was_traced_with_one_picture_takes_one_a_run(how: str, tmp_path: Path) -> None:
+    """Its ports say otherwise; of two at once it would make numbers of neither, or fail."""
+    sketch = Sketch("look")
+    pixels = sketch.input("pixel_values", "float32", "batch", 3, "high", "wide")
+    cut = sketch.op.Conv(pixels, sketch.weight("cut", weights(81, HIDDEN, 3, PATCH, PATCH)), strides=[PATCH, PATCH])
+    rows = sketch.op.Tanh(sketch.op.Transpose(FOR_ONE[how](sketch, cut), perm=[0, 2, 1]))
+    sketch.output(sketch.op.Identity(rows), "image_features", "float32", "batch", "cells", HIDDEN)
+    folder = declared(tmp_path / "p", sketch)
+    files, tensors = zip(*(shown(LARGE, at) for at in range(2)), strict=True)
+    prompt = [1, *[SEEN] * 6, 9, *[SEEN] * 6]
+    assert answers(folder, files, prompt) == (by_hand(folder, prompt, seen(folder, list(tensors)), NEW, True), 2)
 
 
 def test_pictures_at_once_have_no_more_numbers_than_stated() -> None:

@@ -144,3 +144,37 @@ def test_a_decoder_that_counts_by_its_mask_has_no_longer_context(tmp_path: Path)
         plain = plain_logits(tmp_path / "package" / "model.onnx", [5, 6, 7])
         wanted = [token for token, _ in islice(plain, 9)]
         assert (run.tokens, run.finish_reason) == (wanted, "context")
+
+
+@pytest.mark.parametrize(
+    ("operator", "number", "order"), [("Add", 2, (0, 1)), ("Add", 2, (1, 0)), ("Sub", -2, (0, 1))], ids=str
+)
+def test_positions_with_a_number_added_end_before_the_table_does(
+    operator: str, number: int, order: tuple[int, int], tmp_path: Path
+) -> None:
+    """A table of 14 rows whose third is that of position 0: the context ends behind 12, though the package says 64."""
+    from tests.lower.packages import Recipe, decoder, write_package
+
+    model = decoder(Recipe(op="attention", extra_inputs={"position_ids": (TensorProto.INT64, ["batch", "sequence"])}))
+    graph, taken = model.graph, ["position_ids", "shift"]
+    table = np.random.default_rng(4).normal(size=(14, 8)).astype(np.float32)
+    graph.initializer.extend(
+        [numpy_helper.from_array(table, "places"), numpy_helper.from_array(np.array(number), "shift")]
+    )
+    nodes = list(graph.node)
+    at = next(at for at, each in enumerate(nodes) if each.op_type == "Gather" and "embedding" in each.input)
+    nodes[at].output[0] = "words"
+    nodes[at + 1 : at + 1] = [
+        helper.make_node(operator, [taken[each] for each in order], ["row"]),
+        helper.make_node("Gather", ["places", "row"], ["found"]),
+        helper.make_node("Add", ["words", "found"], ["x.0"]),
+    ]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    write_package(tmp_path / "package", model, {"model": {"context_length": 64, "eos_token_id": 23}})
+    made = compile_package(tmp_path / "package", out=tmp_path / "out")
+    assert any("table of positions has 12 rows" in each.what for each in made.problems)
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        run = loaded.generate([5, 6, 7], max_new_tokens=40, temperature=0)
+        wanted = [token for token, _ in islice(plain_logits(tmp_path / "package" / "model.onnx", [5, 6, 7]), 9)]
+        assert (run.tokens, run.finish_reason) == (wanted, "context")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -191,9 +191,21 @@ def check_files(manifest: Manifest, verify: bool = False) -> None:
             _check_made(manifest.folder / each["file"], each)
     for each in (data["policy_graphs"] or {"graphs": {}})["graphs"].values():
         _check_made(manifest.folder / each["file"], each)
-    faults = [fault for each in data["files"] if (fault := _difference(manifest.package, each, verify))]
+    hold_package(manifest, verify)
+
+
+def hold_package(manifest: Manifest, verify: bool = False, only: Container[str] | None = None) -> None:
+    """The package's files, or those of these names, are what they were. Raises LoadError `package-changed`."""
+    files = [each for each in manifest.data["files"] if only is None or each["path"] in only]
+    faults = [fault for each in files if (fault := _difference(manifest.package, each, verify))]
     if faults:
         raise LoadError("package-changed", "; ".join(faults), help=f"restore the files, or {COMPILE_AGAIN}")
+
+
+def unreadable(failure: OSError) -> LoadError:
+    """The refusal of a file that the operating system does not give."""
+    what = f"'{failure.filename}' can't be read: {failure.strerror}"
+    return LoadError("unreadable-file", what, help="give yourself permission to read it")
 
 
 def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:

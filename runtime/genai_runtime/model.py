@@ -176,7 +176,8 @@ class Model(Speaking, DrawingSide):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The package's tokenizer, opened when first asked for. Raises LoadError `no-tokenizer`."""
+        """The package's tokenizer, opened when first asked for. Raises LoadError `no-tokenizer`, `package-changed`."""
+        self._hold_text()
         return open_tokenizer(self._manifest.package, self._text_files)
 
     @cached_property
@@ -184,7 +185,11 @@ class Model(Speaking, DrawingSide):
         """The package's chat templates, read when first asked for."""
         from genai_runtime.chat_template import read_chat_template
 
+        self._hold_text()
         return read_chat_template(self._manifest.package, self._text_files, self.tokenizer)
+
+    def _hold_text(self) -> None:
+        self._sessions.hold_files(frozenset(name for name in self._text_files.to_dict().values() if name))
 
     # ---- workflow level ----------------------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from genai_runtime import abi, binding
 from genai_runtime.cores import allowed_cores
 from genai_runtime.huge_pages import gathered_behind
 from genai_runtime.kernels import check_kernels
+from genai_runtime.late_files import LateFiles
 from genai_runtime.length_switch import hold_choice
-from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest
+from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_manifest, unreadable
 from genai_runtime.placement import placed
 from genai_runtime.policy_graphs import policy_graphs
 from genai_runtime.problem import GenaiError, LoadError
@@ -67,7 +68,7 @@ def load(
     if prefill_chunk is not None and prefill_chunk < 1:
         raise LoadError("bad-chunk", f"prefill_chunk must be at least 1, got {prefill_chunk}")
     hold_choice(length_switch)
-    manifest = _checked(Path(folder), verify)
+    manifest, files = _checked(Path(folder), verify)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
     options, reason = _options(manifest.data["session"]["options"], threads)
@@ -84,7 +85,7 @@ def load(
     noted = _timings() if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, prefill_chunk or 0, drawn, length_switch
-    sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven)
+    sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files)
     seldom = manifest.data.get("on_demand", ()) if eager or strict else ()
     opens = (*manifest.data.get("opens", ()), *seldom)
     with gathered_behind(sum(each["size"] for each in manifest.data["files"])), sessions.ahead(opens):
@@ -130,14 +131,14 @@ def _timings() -> "Timings":
     return Timings()
 
 
-def _checked(folder: Path, verify: bool) -> Manifest:
+def _checked(folder: Path, verify: bool) -> tuple[Manifest, LateFiles]:
     try:
         manifest = read_manifest(folder, abi.ABI_VERSION)
+        files = LateFiles(manifest)
         check_files(manifest, verify)
     except OSError as failure:
-        what = f"'{failure.filename}' can't be read: {failure.strerror}"
-        raise LoadError("unreadable-file", what, help="give yourself permission to read it") from failure
-    return manifest
+        raise unreadable(failure) from failure
+    return manifest, files
 
 
 def _stored(manifest: Manifest) -> "tuple[Mapping[str, Stored], tuple[str, ...]]":

@@ -1,6 +1,6 @@
 """Sessions: one an ONNX graph, opened from the compiled folder's manifest, and the callables that steps run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from genai_runtime.values import NUMPY, Array, Value
 if TYPE_CHECKING:
     from genai_runtime.host_program import HostProgram
     from genai_runtime.host_run import HostRunner
+    from genai_runtime.late_files import LateFiles
     from genai_runtime.lora.service import LoraService
     from genai_runtime.package_graphs import PackageGraph
     from genai_runtime.policy_graphs import PolicyGraphs
@@ -80,19 +81,21 @@ class Sessions:
         prefill_chunk: int = 0,
         policy_graphs: "PolicyGraphs | None" = None,
         length_switch: str = "keep",
+        files: "LateFiles | None" = None,
     ) -> None:
         """own: settings that hints gave single components; one that can't be opened with them gets the common ones.
 
         timings: notes every run. prefill_chunk: tokens that one run of a decoder's prompt takes at most, 0: all.
         policy_graphs: what may draw tokens in the host's place. length_switch: what a request does where the graph
-        takes other tables behind a length (length_switch.py).
+        takes other tables behind a length (length_switch.py). files: what late openings are held against.
         """
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
         self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
-        self.policy_graphs, self.length_switch = policy_graphs, length_switch
+        self.policy_graphs, self.length_switch, self._files = policy_graphs, length_switch, files
         self._open: dict[str, Any] = {}
         self._opening = RLock()
         self._ahead: Ahead | None = None
+        self._closed = False
 
     @contextmanager
     def ahead(self, components: Sequence[str]) -> Iterator[None]:
@@ -122,23 +125,30 @@ class Sessions:
 
     def session(self, component: str) -> Any:
         """The session of a component. Raises LoadError `session-failed` with ONNX Runtime's words."""
-        if component in self._open:
-            return self._open[component]
+        known = self._open.get(component)  # once: another thread may close them between two looks
+        if known is not None:
+            return known
         with self._opening:
             return self._first(component)
 
     def _first(self, component: str) -> Any:
         """The session of a component that was not open just now; another thread may have opened it since."""
-        if component not in self._open:
-            graph = self._graphs.get(component)
-            if graph is None:
-                raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
-            ahead = self._ahead if self._ahead is not None and component in self._ahead else None
-            session = ahead.take(component) if ahead is not None else self._opened(component, graph)
-            if self.timings is not None:
-                binding.watch(session, partial(self.timings.timed, "session run", component))
-            self._open[component] = session
-        return self._open[component]
+        known = self._open.get(component)
+        if known is not None:
+            return known
+        graph = self._graphs.get(component)
+        if graph is None:
+            raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
+        if self._ahead is None:
+            self.hold_files()
+        ahead = self._ahead if self._ahead is not None and component in self._ahead else None
+        session = ahead.take(component) if ahead is not None else self._opened(component, graph)
+        if self.timings is not None:
+            binding.watch(session, partial(self.timings.timed, "session run", component))
+        self._open[component] = session
+        if self._closed:  # meanwhile, by another thread: the request that asks is the last to have it
+            self._open.clear()
+        return session
 
     def _opened(self, component: str, graph: Graph) -> Any:
         """A session with the component's own settings, or the common ones where ONNX Runtime refuses those."""
@@ -215,12 +225,18 @@ class Sessions:
             raise LoadError("damaged-folder", "the manifest has no adapters, and the executor asks for them")
         return self._lora
 
+    def hold_files(self, only: Container[str] | None = None) -> None:
+        """What is read from now on belongs to what was loaded. Raises LoadError as LateFiles.hold."""
+        if self._files is not None:
+            self._files.hold(only)
+
     def active_providers(self) -> dict[str, list[str]]:
         """Per opened component, the providers its session really uses."""
         return {name: list(session.get_providers()) for name, session in tuple(self._open.items())}
 
     def close(self) -> None:
         """Drop the sessions; values they made stay valid."""
+        self._closed = True
         self._open.clear()
         if self.policy_graphs is not None:
             self.policy_graphs.close()

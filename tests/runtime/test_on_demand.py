@@ -1,18 +1,24 @@
 """Sessions that only some requests need: opened by the first that does, by `eager`, or where providers are named."""
 
+import gc
+import os
+import shutil
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import genai_runtime
 import numpy as np
+import onnx
 import pytest
+from genai_compiler import compile_package
 from genai_runtime import sessions
 from genai_runtime.cli import main
 
-from tests.conftest import Traced
+from tests.conftest import FIXTURES, Traced
 
 CASE = "tiny-media-v2"
 PICTURE: dict[str, Any] = {
@@ -105,3 +111,101 @@ def test_the_command_opens_them_beside_the_others_where_a_file_is_given(
     for more in ([], ["--image", "a.png"], ["--audio", "a.wav"]):
         main([folder, "--prompt", "x", *more])
     assert asked == [False, True, True]
+
+
+# ---- files that change behind loading --------------------------------------------------------------------------------
+
+
+def other_weights(file: Path) -> None:
+    """Another version of a graph, as large as it was."""
+    model = onnx.load(file)
+    for each in model.graph.initializer:
+        each.raw_data = bytes(reversed(each.raw_data))
+    onnx.save(model, file)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "another version": (other_weights, "package-changed", "the content of 'vision.onnx' has changed"),
+    "gone": (Path.unlink, "package-changed", "'vision.onnx' is missing"),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_graph_that_has_changed_since_loading_does_not_open(how: str, tmp_path: Path) -> None:
+    """No sessions of two versions beside each other; once the file is back, requests are served."""
+    change, code, said = CHANGES[how]
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
+    compile_package(package, tmp_path / "out")
+    file, kept = package / "vision.onnx", (package / "vision.onnx").read_bytes()
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        change(file)
+        with pytest.raises(genai_runtime.LoadError) as refused:
+            model.run(PICTURE)
+        assert (refused.value.code, said in refused.value.what) == (code, True)
+        assert model.generate([1, 9, 14], max_new_tokens=3).stats.new_tokens > 0
+        file.write_bytes(kept)
+        assert len(model.run(PICTURE).rows("tokens")) == 1
+
+
+def test_a_folder_that_was_compiled_again_is_of_another_model(tmp_path: Path) -> None:
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
+    compile_package(package, tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        (tmp_path / "out").rename(tmp_path / "old")
+        shutil.copytree(tmp_path / "old", tmp_path / "out")
+        (tmp_path / "out" / "executor.py").write_text("ABI_VERSION = 4\n")
+        with pytest.raises(genai_runtime.LoadError, match="damaged-folder"):
+            model.run(PICTURE)
+
+
+def test_a_tokenizer_that_has_changed_since_loading_is_refused(tmp_path: Path) -> None:
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
+    compile_package(package, tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        file = package / "tokenizer.json"
+        file.write_text(file.read_text() + "\n")
+        with pytest.raises(genai_runtime.LoadError, match="package-changed"):
+            model.generate("hi", max_new_tokens=1)
+
+
+def test_text_needs_no_graph_that_has_gone(tmp_path: Path) -> None:
+    """Of the files that opening a tokenizer reads none has changed."""
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
+    compile_package(package, tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        (package / "vision.onnx").unlink()
+        assert model.generate("hi", max_new_tokens=1).stats.new_tokens == 1
+
+
+def test_a_new_time_stamp_is_no_change(tmp_path: Path) -> None:
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "p")
+    compile_package(package, tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        os.utime(package / "vision.onnx", (1, 1))
+        assert len(model.run(PICTURE).rows("tokens")) == 1
+
+
+def test_a_session_that_opens_behind_the_close_goes_with_its_request(
+    compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, begun, closed = sessions._open, Event(), Event()
+    model = genai_runtime.load(compiled(CASE)[0], threads=1)
+    held = list[Any]()
+
+    def slow(graph: sessions.Graph, settings: sessions.Settings) -> Any:
+        begun.set()
+        assert closed.wait(60)
+        session = original(graph, settings)
+        held.append(weakref.ref(session._sess))
+        return session
+
+    monkeypatch.setattr(sessions, "_open", slow)
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(model.run, PICTURE)
+        assert begun.wait(60)
+        model.close()
+        closed.set()
+        assert len(answer.result(60).rows("tokens")) == 1
+    del answer
+    gc.collect()
+    assert [each() for each in held] == [None]

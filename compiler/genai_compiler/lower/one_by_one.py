@@ -90,12 +90,19 @@ def _picker(pictures: Pictures, medium: Medium, workflow: Data) -> tuple[Data, d
 
 
 def _has_axis(medium: Medium) -> bool:
-    """Whether the first axis of every port of the stages is that of pictures, and no other axis has to do with it."""
+    """Whether the first axis of every port of the stages is that of pictures, and no other axis has to do with it; and
+    the graphs do as they say.
+    """
     for stage in medium.stages:
         ports = (*(each.port for each in stage.inputs if not each.beside), *stage.signature.outputs)
         first = {(each.shape or (None,))[0] for each in ports}
         axis = next(iter(first))
-        if len(first) > 1 or not isinstance(axis, str) or any(axis in (each.shape or ())[1:] for each in ports):
+        if (
+            stage.signature.traits.single
+            or len(first) > 1
+            or not isinstance(axis, str)
+            or any(axis in (each.shape or ())[1:] for each in ports)
+        ):
             return False
     return True
 

@@ -10,6 +10,7 @@ from math import isqrt
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+from genai_compiler.read.first_axis import fixes_first_axis
 from genai_compiler.read.nodes import Constants, input_at, is_onnx
 
 _WHOLE = frozenset[int]({TensorProto.INT32, TensorProto.INT64})
@@ -36,12 +37,14 @@ _MOST = 256
 @dataclass(frozen=True)
 class MediaTraits:
     """entries: (input for a medium's features, the token in whose places they go). merge: patches of the edge of the
-    square that an entry stands for; patch: pixels of a patch's edge. 0: the graph does not tell.
+    square that an entry stands for; patch: pixels of a patch's edge. 0: the graph does not tell. single: the graph is
+    written for one picture a run, whatever its ports declare.
     """
 
     entries: tuple[tuple[str, int], ...] = ()
     merge: int = 0
     patch: int = 0
+    single: bool = False
 
 
 NO_TRAITS = MediaTraits()
@@ -50,7 +53,7 @@ NO_TRAITS = MediaTraits()
 def media_traits(model: ModelProto) -> MediaTraits:
     """What a graph tells, each only where no other reading is possible."""
     trails = _Trails(model.graph)
-    return MediaTraits(tuple(sorted(trails.entries())), trails.merge(), trails.patch())
+    return MediaTraits(tuple(sorted(trails.entries())), trails.merge(), trails.patch(), fixes_first_axis(model.graph))
 
 
 class _Trails:

@@ -70,6 +70,11 @@ def grown_rows(model: ModelProto) -> int | None:
     return min(_Tables(model.graph).grown(), default=None)
 
 
+def shifted_rows(model: ModelProto, name: str) -> int | None:
+    """Positions that the shortest table has for an input that looks into it with a number added: Add(positions, 2)."""
+    return min(_Tables(model.graph).shifted(name), default=None)
+
+
 class _Tables:
     """One graph and what follows from its tables."""
 
@@ -113,6 +118,27 @@ class _Tables:
                 if len(more) != 1 or rows <= max(more):
                     return
                 rows -= more.pop() if node.op_type == "Add" else 0
+
+    def shifted(self, name: str) -> Iterator[int]:
+        """Rows from the one on that position 0 has, of each table."""
+        for node in self._nodes:
+            rows = self._shape(input_at(node, 0)) if node.op_type == "Gather" and is_onnx(node) else ()
+            if len(rows) < 2 or rows[0] < _FEWEST or integer(node, "axis", 0) != 0:
+                continue
+            first = self._first_row(input_at(node, 1), name)
+            yield from [rows[0] - first] if first is not None and rows[0] > first else []
+
+    def _first_row(self, index: str, name: str) -> int | None:
+        """What is added to an input where it looks into a table, None where another value does."""
+        added = 0
+        for node in self._back(index, _SAME_NUMBERS | {"Add", "Sub"}):
+            index = self._followed(node)
+            if node.op_type in ("Add", "Sub"):
+                more = self._constants.ints(input_at(node, 0 if index == input_at(node, 1) else 1))
+                if more is None or len(set(more)) != 1:
+                    return None
+                added += more[0] if node.op_type == "Add" else -more[0]
+        return added if index == name else None
 
     def _behind(self, start: str, end: str) -> int | None:
         """What is added to an extent where numbers begin that end at its sum with another; None for other numbers."""
@@ -214,9 +240,12 @@ class _Tables:
             if node is None or not is_onnx(node) or node.op_type not in steps:
                 return
             yield node
-            first = input_at(node, 0)
-            commutes = node.op_type in ("Add", "Mul") and self._constants.ints(first) is not None
-            name = input_at(node, 1) if commutes else first
+            name = self._followed(node)
+
+    def _followed(self, node: NodeProto) -> str:
+        """The first input; where that is a constant which is added to the other, or multiplied with it, the other."""
+        commutes = node.op_type in ("Add", "Mul") and self._constants.ints(input_at(node, 0)) is not None
+        return input_at(node, 1 if commutes else 0)
 
     # ---- axes --------------------------------------------------------------------------------------------------------
 

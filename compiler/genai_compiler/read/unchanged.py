@@ -64,10 +64,17 @@ def _stamps(root: Path) -> Iterator[tuple[Path, Stamp]]:
                         return
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(Path(entry.path))
-                    elif entry.is_file():
+                    elif _is_file(entry):
                         yield Path(entry.path), _stamp(Path(entry.path))
         except OSError:  # what can't be read is told by who needs it
             continue
+
+
+def _is_file(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself, say
+        return False
 
 
 def _stamp(file: Path) -> Stamp:
