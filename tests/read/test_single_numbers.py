@@ -199,7 +199,7 @@ def squares(count: int) -> list[NodeProto]:
 
 
 def test_products_that_would_grow_without_bound_are_the_sessions() -> None:
-    """Each square has twice the bits: 24 of them take Python some 20 seconds, 40 its memory; a session is done at once."""
+    """Each square has twice the bits: 24 take Python some 20 seconds, 40 its memory; a session none."""
     program = read(graph(squares(6), {"v/5": INT}), ["v/5"])
     assert by_python(program, {**any_values(np.random.default_rng(1)), "a": np.array([2])}) is None
     assert by_python(program, {**any_values(np.random.default_rng(1)), "a": np.array([1])}) == {"v/5": 1}
