@@ -4,7 +4,9 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from threading import RLock
@@ -95,6 +97,7 @@ def load(
         executor = _executor(made, manifest, sessions)
         for each in seldom:
             sessions.session(each)
+    sessions.hold(partial(_check_again, manifest))
     if noted is not None:
         noted.watch_adapters(executor)
     check_active(sessions.active_providers(), tuple(each for each in strict if each[0] != CPU))
@@ -131,13 +134,25 @@ def _timings() -> "Timings":
 
 
 def _checked(folder: Path, verify: bool) -> Manifest:
-    try:
+    with _readable():
         manifest = read_manifest(folder, abi.ABI_VERSION)
         check_files(manifest, verify)
+    return manifest
+
+
+def _check_again(manifest: Manifest) -> None:
+    with _readable():
+        check_files(manifest)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A file that can't be read raises LoadError `unreadable-file`."""
+    try:
+        yield
     except OSError as failure:
         what = f"'{failure.filename}' can't be read: {failure.strerror}"
         raise LoadError("unreadable-file", what, help="give yourself permission to read it") from failure
-    return manifest
 
 
 def _stored(manifest: Manifest) -> "tuple[Mapping[str, Stored], tuple[str, ...]]":

@@ -1,6 +1,6 @@
 """Sessions: one an ONNX graph, opened from the compiled folder's manifest, and the callables that steps run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -92,6 +92,7 @@ class Sessions:
         self.policy_graphs, self.length_switch = policy_graphs, length_switch
         self._open: dict[str, Any] = {}
         self._opening = RLock()
+        self._check: Callable[[], object] | None = None
         self._ahead: Ahead | None = None
 
     @contextmanager
@@ -109,6 +110,10 @@ class Sessions:
         finally:
             self._ahead = None
             ahead.stop()
+
+    def hold(self, check: Callable[[], object]) -> None:
+        """From now on `check` is asked before a session opens, and may raise: files may have changed meanwhile."""
+        self._check = check
 
     def _size(self, component: str) -> tuple[int, str]:
         """What says, as far as known, how long a session takes to open: the size of its graph."""
@@ -133,6 +138,8 @@ class Sessions:
             graph = self._graphs.get(component)
             if graph is None:
                 raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
+            if self._check is not None:
+                self._check()
             ahead = self._ahead if self._ahead is not None and component in self._ahead else None
             session = ahead.take(component) if ahead is not None else self._opened(component, graph)
             if self.timings is not None:

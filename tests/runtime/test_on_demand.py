@@ -1,5 +1,6 @@
 """Sessions that only some requests need: opened by the first that does, by `eager`, or where providers are named."""
 
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
+from genai_compiler import compile_package
 from genai_runtime import sessions
 from genai_runtime.cli import main
 
-from tests.conftest import Traced
+from tests.conftest import FIXTURES, Traced
 
 CASE = "tiny-media-v2"
 PICTURE: dict[str, Any] = {
@@ -88,6 +90,23 @@ def test_a_model_that_opens_late_and_is_damaged_is_told(
         with pytest.raises(genai_runtime.LoadError) as refused:
             model.run(PICTURE)
         assert refused.value.code == "session-failed"
+        assert model.generate([1, 9, 14], max_new_tokens=3).tokens == wanted
+
+
+@pytest.mark.parametrize("change", ["another", "gone"])
+def test_a_package_that_has_changed_meanwhile_is_told(tmp_path: Path, change: str) -> None:
+    """Else a model of one export would go with pictures' features of the next."""
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "package")
+    compile_package(package, tmp_path / "made")
+    with genai_runtime.load(tmp_path / "made") as model:
+        wanted = model.generate([1, 9, 14], max_new_tokens=3).tokens
+        if change == "another":
+            shutil.copyfile(package / "speech.onnx", package / "vision.onnx")
+        else:
+            (package / "vision.onnx").unlink()
+        with pytest.raises(genai_runtime.LoadError, match=r"'vision\.onnx'") as refused:
+            model.run(PICTURE)
+        assert refused.value.code == "package-changed"
         assert model.generate([1, 9, 14], max_new_tokens=3).tokens == wanted
 
 
