@@ -176,7 +176,7 @@ class _Reading:
             kind = operation.get("type")
             if not isinstance(kind, str) or kind not in AUDIO_OPERATIONS:
                 help = did_you_mean(str(kind), AUDIO_OPERATIONS) or f"offered are {', '.join(AUDIO_OPERATIONS)}"
-                self.refuse((*path, "type"), f"the audio operation {kind!r} is not offered here", help)
+                self.refuse((*path, "type"), f"the audio operation {as_written(kind)} is not offered here", help)
                 continue
             form = AUDIO_OPERATIONS[kind]
             yield kind, form.does, self._attributes(kind, form, operation.get("attrs"), (*path, "attrs")), path
