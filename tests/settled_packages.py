@@ -68,9 +68,9 @@ def played(folder: Path, termination: str = "generation_eos") -> Path:
 def attended(folder: Path, first: bool = False, total: str = "width", wide: bool = False) -> Path:
     """The scripted package of tests/held_packages.py, one new token a step, masks whole, the choice published.
 
-    first: what the last iteration has chosen, before anything else. total: where the
-    operators take the total length from. wide: a cell becomes two entries a row that the attention component makes of
-    the only row's id, three of an id from EDGE on.
+    first: what the last iteration has chosen, before anything else. total: where the operators take the total length
+    from. wide: a cell becomes two entries a row that the attention component makes of the only row's id, three of an id
+    from EDGE on.
     """
     more = {"after": _widened(), "outputs": {"twice": ("int64", ["batch", "w"])}} if wide else {}
     scripted_package(folder, Attention(total=total, **more), lambda workflow: _publish_choices(workflow, first, wide))

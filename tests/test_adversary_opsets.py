@@ -6,6 +6,7 @@ import onnx
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.plan.text import plan_text
+from genai_compiler.problem import errors
 from genai_compiler.read.opsets import NO_OPSETS, opsets_of
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper
 
@@ -106,7 +107,7 @@ def test_versions_that_the_library_does_not_know_are_not_assumed() -> None:
 
 
 def test_stages_of_versions_that_differ_are_refused(tmp_path: Path) -> None:
-    """Stages are always linked: their operators would have run as those of another version."""
+    """Stages are always linked: their operators would have run as those of another version. The odd one is named."""
     root = tmp_path / "package"
     root.mkdir()
     for each in (FIXTURES / "tiny-stages-v1").iterdir():
@@ -115,5 +116,6 @@ def test_stages_of_versions_that_differ_are_refused(tmp_path: Path) -> None:
     assert {each.op_type for each in head.graph.node}
     head.opset_import[0].version = 12
     onnx.save(head, root / "lm_head.onnx")
-    with pytest.raises(CompileError, match=r"can't be linked with the others: .* of ONNX 12 is"):
+    with pytest.raises(CompileError, match=r"can't be linked with the others: .* of ONNX 12 is") as refused:
         compile_package(root, tmp_path / "out")
+    assert [each.path for each in errors(refused.value.problems)] == ["pipeline.workflow.components.lm_head"]

@@ -38,9 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # names of a package may have characters that a terminal lacks
+            # names of a package may have characters that a terminal lacks
+            stream.reconfigure(errors="backslashreplace")
     logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # what it says of odd graphs is in no user's terms
     try:
         from genai_compiler.driver import STAGES

@@ -92,7 +92,7 @@ def lengths_of(package: Package, ask: MemoryAsk) -> Lengths:
 
 
 def _limit(package: Package) -> int:
-    """The context that the package states."""
+    """The context that the package states, or its graphs have positions for."""
     stated = context_of(package).length
     beside = package.text.context_length[1] if package.text.context_length is not None else 0
     return max(stated or beside, 0) or CONTEXT

@@ -200,10 +200,8 @@ class MediaInputs:
         for each in self._all.values():
             counts = "entries" in each.facts["prompt"] or "heard" in each.facts["prompt"]
             if each.kind == "audio" and each.placed and each.name in tensors and not counts:
-                what = (
-                    "how many tokens a sound takes shows only when its graph has run: neither the package's files nor "
-                )
-                what += "the shapes of the graph tell it"
+                what = "how many tokens a sound takes shows only when its graph has run: neither the package's files "
+                what += "nor the shapes of the graph tell it"
                 help = "give token ids with the entries written out; a run says how many there are"
                 raise RequestError("unknown-count", what, help=help)
 

@@ -108,6 +108,15 @@ def test_what_the_document_states_counts_as_far_as_the_graph_goes(tmp_path: Path
         assert loaded.describe()["context_length"] == taken
 
 
+@pytest.mark.parametrize("case", ["tiny-media-v2", "tiny-own-tokens-v1"])
+def test_a_decoder_of_embeddings_has_a_table_as_well(case: str) -> None:
+    """Whatever it takes an entry a position of: ids, or what is made of them."""
+    graph = onnx.load(FIXTURES / case / "decoder.onnx", load_external_data=False).graph
+    (most,) = {each.dims[0] for each in graph.initializer if "cos" in each.name}
+    found = context_of(load_package(FIXTURES / case))
+    assert (found.component, found.rows) == ("decoder", most)
+
+
 def test_positions_of_a_loop_within_another_may_begin_anew() -> None:
     """A decoder of a few codes a frame has a table as short as a frame."""
     package = load_package(FIXTURES / "tiny-decoder")

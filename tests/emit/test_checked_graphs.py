@@ -1,7 +1,7 @@
 """No graph that is written has a finding of ONNX's checker or of strict inference that the package's own graphs lack.
 
 Every graph of every compiled folder, of fixtures, conformance packages and packages of the field's exporters: islands,
-linked readers, held and turned loops, stages, selections of a position, text form made binary, policy graphs. It is
+linked readers, cells held in place, stages, selections of a position, text form made binary, policy graphs. It is
 looked at where its weights lie.
 """
 

@@ -157,6 +157,39 @@ def test_weights_that_the_optimiser_computes_are_not_kept_twice(
     genai_runtime.load(tmp_path / "out", threads=1)
 
 
+def test_of_weights_that_are_too_many_none_is_held(tmp_path: Path) -> None:
+    """They may be as large as the package, and more than a graph's own file can hold."""
+
+    def one(name: str, fill: float) -> Path:
+        table = numpy_helper.from_array(np.full((300, 4096), fill, np.float32), "w")
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        ports = [helper.make_tensor_value_info("x", 1, [1, 300])], [helper.make_tensor_value_info("y", 1, [1, 4096])]
+        model = helper.make_model(helper.make_graph([node], "g", *ports, [table]))
+        save(outside(model, f"{name}.data"), tmp_path / f"{name}.onnx")
+        return tmp_path / f"{name}.onnx"
+
+    plain, same, other = one("plain", 1.0), one("same", 1.0), one("other", 2.0)
+    content, size = stored._referring(same, plain, tmp_path)
+    assert size == len(content) < 1000
+    assert stored._referring(other, plain, tmp_path)[0] == b""
+    assert stored._referring(other, plain, tmp_path)[1] > 300 * 4096 * 4 > stored.MOST
+
+
+def test_what_opens_later_is_stored_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of pictures and sound open with the first request for them. A copy of weights goes before the next."""
+    copies, optimised = list[int](), stored._optimised
+
+    def counted(graph: Path, weights: Path, target: Path, *more: Any) -> Any:
+        copies.append(len([*target.parents[1].rglob("*.onnx.data")]))
+        return optimised(graph, weights, target, *more)
+
+    monkeypatch.setattr(stored, "_optimised", counted)
+    entry, _ = store(FIXTURES / "tiny-media-v2", tmp_path / "out")
+    assert entry is not None
+    assert set(entry["graphs"]) == {"decoder", "embedding", "speech", "vision"}
+    assert copies == [0, 0, 0, 0]
+
+
 def ended(code: int, words: str, said: str = "null") -> Callable[..., Any]:
     return lambda *_, **__: subprocess.CompletedProcess((), code, said, words)
 

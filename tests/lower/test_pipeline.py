@@ -181,6 +181,9 @@ def test_blocks_of_version_1_fill_what_version_2_leaves_open(tmp_path: Path) -> 
     assert (defaults["top_k"], defaults["max_length"]) == (3, 16)
     assert said(folder)["tokens.eos"] == "eos is 2 here, but model.eos_token_id says 5; version 2 is taken"
     assert "search.top_k says 4" in said(folder)["generation.sampling.top_k"]
+    mixed |= {"generation": {"sampling": {"do_sample": True}}, "search": {"do_sample": False}}
+    both = said(package(tmp_path / "q", mixed, {"model.onnx": decoder(recipe)}))["generation.sampling.do_sample"]
+    assert "do_sample is true here, but search.do_sample says false" in both
 
 
 def test_a_temperature_alone_stays_greedy_and_is_said(tmp_path: Path) -> None:

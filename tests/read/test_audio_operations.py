@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.read.audio_processor import read_audio_processor
+from genai_compiler.read.sound_extractors import EXTRACTORS
 
 from tests.conftest import FIXTURES
+from tests.wording import smells
 from tools.fixtures.processors import natural_sounds, sounds
 
 Step = tuple[str, dict[str, Any]]
@@ -232,3 +235,37 @@ def test_a_flat_key_with_an_effect_of_its_own_is_no_key_to_pass_over(key: str, v
 def test_flat_keys_whose_values_change_nothing(tmp_path: Path) -> None:
     plain = {"win_length": 400, "mel_min_frequency": 0.0, "mel_max_frequency": 8000, "dither": 0.0, "preemphasis": 0.0}
     assert flat_problems(tmp_path, {**SPEECH, **plain}) == []
+
+
+JUNK: list[Any] = [None, True, False, [], [None], {}, {"a": None}, "", "x", -1, 0, 1.5, 1e300, 1 << 70]
+FILES: dict[str, dict[str, Any]] = {
+    "flat": {"feature_size": 80, "n_fft": 400, "hop_length": 160, "sampling_rate": 16000, "dither": 0.0},
+    "of a class": {"feature_extractor_type": next(iter(EXTRACTORS)), "n_fft": 512, "padding_side": "right"},
+    "framed": EXTRACTOR,
+    "operations": natural_sounds(),
+}
+
+
+def slots(node: Any) -> Iterator[tuple[Any, Any]]:
+    """(object or list, key or place) of every value."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield node, key
+        yield from slots(value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_value_anywhere_is_followed_or_refused_in_the_files_own_notation(name: str, tmp_path: Path) -> None:
+    whole = json.loads(json.dumps(FILES[name]))
+    refused, odd = 0, list[str]()
+    for holder, key in list(slots(whole)):
+        kept = holder[key]
+        for junk in JUNK:
+            holder[key] = junk
+            (tmp_path / "hears.json").write_text(json.dumps(whole))
+            try:
+                read_audio_processor(tmp_path, "hears.json")
+            except CompileError as failure:
+                refused, odd = refused + 1, odd + smells(failure.problems, empty=False)
+        holder[key] = kept
+    assert odd == []
+    assert refused > 10

@@ -1,6 +1,7 @@
 """Graphs of single numbers: what Python makes of them is what ONNX Runtime makes of the graph, bit by bit."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,21 @@ def test_what_is_more_than_numbers(nodes: list[NodeProto], why: str) -> None:
     with pytest.raises(NotNumbers) as raised:
         read(graph(nodes, {"x": INT}), ["x"])
     assert raised.value.args[0] == why
+
+
+def squares(count: int) -> list[NodeProto]:
+    """`a` squared so many times over."""
+    names = ["a", *(f"v/{at}" for at in range(count))]
+    return [helper.make_node("Mul", [one, one], [other]) for one, other in pairwise(names)]
+
+
+def test_products_that_would_grow_without_bound_are_the_sessions() -> None:
+    """Each square has twice the bits: 24 take Python some 20 seconds, 40 its memory; a session none."""
+    program = read(graph(squares(6), {"v/5": INT}), ["v/5"])
+    assert by_python(program, {**any_values(np.random.default_rng(1)), "a": np.array([2])}) is None
+    assert by_python(program, {**any_values(np.random.default_rng(1)), "a": np.array([1])}) == {"v/5": 1}
+    with pytest.raises(NotNumbers, match="its products may come to more than 4096 bits"):
+        read(graph(squares(24), {"v/23": INT}), ["v/23"])
 
 
 def test_a_bound_port_is_no_constant() -> None:

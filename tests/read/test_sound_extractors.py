@@ -124,3 +124,16 @@ def test_plain_log_mel_keys_as_a_part(tmp_path: Path) -> None:
         "features with 400"
         in faults(tmp_path, {"feature_extractor": {**keys, "n_fft": 512}})["feature_extractor.n_fft"]
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "rest"),
+    [
+        ("padding_side", {"feature_extractor_type": CENTERED}),
+        ("dither", {"feature_size": 80, "n_fft": 400, "hop_length": 160, "sampling_rate": 16000}),
+        ("preemphasis", {"feature_size": 80, "n_fft": 400, "hop_length": 160, "sampling_rate": 16000}),
+        ("chunk_length", {"feature_size": 80, "n_fft": 400, "hop_length": 160, "sampling_rate": 16000}),
+    ],
+)
+def test_a_value_is_told_as_the_file_has_it(tmp_path: Path, key: str, rest: dict[str, Any]) -> None:
+    assert f"{'it' if key == 'padding_side' else key} is true" in faults(tmp_path, {**rest, key: True})[key]

@@ -97,6 +97,23 @@ def test_a_model_that_opens_late_and_is_damaged_is_told(
         assert model.generate([1, 9, 14], max_new_tokens=3).tokens == wanted
 
 
+@pytest.mark.parametrize("change", ["another", "gone"])
+def test_a_package_that_has_changed_meanwhile_is_told(tmp_path: Path, change: str) -> None:
+    """Else a model of one export would go with pictures' features of the next."""
+    package = shutil.copytree(FIXTURES / CASE, tmp_path / "package")
+    compile_package(package, tmp_path / "made")
+    with genai_runtime.load(tmp_path / "made") as model:
+        wanted = model.generate([1, 9, 14], max_new_tokens=3).tokens
+        if change == "another":
+            shutil.copyfile(package / "speech.onnx", package / "vision.onnx")
+        else:
+            (package / "vision.onnx").unlink()
+        with pytest.raises(genai_runtime.LoadError, match=r"'vision\.onnx'") as refused:
+            model.run(PICTURE)
+        assert refused.value.code == "package-changed"
+        assert model.generate([1, 9, 14], max_new_tokens=3).tokens == wanted
+
+
 def test_the_command_opens_them_beside_the_others_where_a_file_is_given(
     compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ from genai_compiler.read.position_tables import table_rows
 
 _STATED = ("model", "max_sequence_length")
 _COUNTED = ("position_ids", "attention_mask")
+_SEQUENCE = frozenset({"token_ids", "inputs_embeds"})
+"""Roles of what a decoder takes an entry a position of."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def _tables(package: Package) -> Iterator[tuple[int, str]]:
         if declared is None or graph is None or graph.absent:
             continue
         ports = _ports(declared)
-        if "token_ids" not in ports or "logits" not in ports:
+        if _SEQUENCE.isdisjoint(ports) or "logits" not in ports:
             continue
         rows = table_rows(graph.model, graph.signature, *(ports.get(role, "") for role in _COUNTED))
         if rows is not None:

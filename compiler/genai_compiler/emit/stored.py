@@ -1,4 +1,4 @@
-"""Stored sessions: each graph that loading opens, as ONNX Runtime's optimiser leaves it here, its weights by reference.
+"""Stored sessions: graphs that sessions open, as ONNX Runtime's optimiser leaves them; weights by reference.
 
 ONNX Runtime writes what it has optimised with a second copy of all weights. Of these, whatever the plain graph reads
 has the same bytes there: the stored graph points at them in the package, and what is left are some hundred kB.
@@ -7,6 +7,7 @@ has the same bytes there: the stored graph points at them in the package, and wh
 import hashlib
 import json
 import mmap
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -39,14 +40,18 @@ def store_sessions(
     if others:
         return None, (f"sessions are not stored: the package prefers {others[0]}, and stored ones are the CPU's",)
     graphs, notes, facts = dict[str, Any](), list[str](), dict[str, str]()
-    for at, name in enumerate(manifest["opens"]):
-        graph, target = manifest["graphs"][name], scratch / f"{at}.onnx"
+    for name in (*manifest["opens"], *manifest["on_demand"]):
+        graph, target = manifest["graphs"][name], scratch / "optimised" / "graph.onnx"
         plain = (package if graph["in"] == "package" else made) / graph["file"]
         weights = _folder(package, graph["weights"])
-        found, refusal = _optimised(plain, weights, target, manifest["session"]["options"])
-        content = _referring(target, plain, weights) if found else b""
-        if len(content) > MOST:
-            refusal = f"the optimiser computes weights: {len(content) / 1e6:.1f} MB would be on disk a second time"
+        target.parent.mkdir()
+        try:
+            found, refusal = _optimised(plain, weights, target, manifest["session"]["options"])
+            content, size = _referring(target, plain, weights) if found else (b"", 0)
+        finally:
+            shutil.rmtree(target.parent)  # at once: it has a copy of all weights
+        if size > MOST:
+            refusal = f"the optimiser computes weights: {size / 1e6:.1f} MB would be on disk a second time"
         if refusal:
             notes.append(f"the session of '{name}' is not stored: {refusal}")
             continue
@@ -89,9 +94,13 @@ def _optimised(graph: Path, weights: Path, target: Path, options: Mapping[str, A
     return facts or {}, "" if facts else "this system does not tell its processor"
 
 
-def _referring(optimised: Path, plain: Path, weights: Path) -> bytes:
-    """The optimised graph; every weight that the plain one reads is referred to where that reads it."""
+def _referring(optimised: Path, plain: Path, weights: Path) -> tuple[bytes, int]:
+    """(the optimised graph, its bytes): every weight that the plain one reads is referred to where that reads it.
+
+    Of more than MOST bytes the graph is not made: what the optimiser computes may be as large as all weights.
+    """
     model = ModelProto.FromString(optimised.read_bytes())
+    size = model.ByteSize()
     with ExitStack() as opened:
         known = _Known(_plain(plain, weights), weights, opened)
         copy = _Files(optimised.parent, opened)
@@ -101,13 +110,16 @@ def _referring(optimised: Path, plain: Path, weights: Path) -> bytes:
             found = known.find(tensor.name, data)
             del tensor.external_data[:]
             if found is None:
+                size += len(data)
                 tensor.ClearField("data_location")
-                tensor.raw_data = data
+                tensor.raw_data = data if size <= MOST else b""
                 continue
             for key, value in zip(("location", "offset", "length"), found, strict=True):
                 tensor.external_data.add(key=key, value=str(value))
+    if size > MOST:
+        return b"", size
     content: bytes = model.SerializeToString(deterministic=True)
-    return content
+    return content, len(content)
 
 
 def _plain(graph: Path, weights: Path) -> ModelProto:

@@ -11,7 +11,7 @@ from genai_compiler.problem import Place, Problem
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.pipeline_form import Resolving
 from genai_compiler.read.pipeline_text import PipelineText
-from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.places import DocPath, as_written, format_path
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
 _LENGTHS = ("max_length", "min_length", "num_beams")
@@ -56,7 +56,7 @@ def _differ(path: DocPath, own: object, where: str, old: object, resolving: Reso
 
 
 def _spell(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return ", ".join(map(as_written, value)) if isinstance(value, tuple) else as_written(value)
 
 
 def _generation(text: PipelineText) -> Iterator[tuple[str, DocPath, Any]]:

@@ -93,8 +93,10 @@ def _check_linkable(package: Package, phases: tuple[_Phase, _Phase]) -> None:
     together = NO_OPSETS
     for name in dict.fromkeys(step.component for phase in phases for step in phase.steps):
         model = package.graphs[name].model
-        together = together.joined(opsets_of(model))
-        if why := unlinkable(model) or together.conflict():
+        joined = together.joined(opsets_of(model))
+        why = unlinkable(model) or joined.conflict()
+        together = together if why else joined
+        if why:
             path = (*WORKFLOW, "components", name)
             what = f"the graph of stage '{name}' can't be linked with the others: {why}"
             found.append(Problem("unreadable-graph", package.places.find(path), format_path(path), what))

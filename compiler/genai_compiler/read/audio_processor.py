@@ -23,7 +23,7 @@ from genai_compiler.read.audio_operations import (
 from genai_compiler.read.config_json import ConfigText, Json, parse_config
 from genai_compiler.read.flat_keys import Members, members_of
 from genai_compiler.read.framed_sound import framed_features, hf_sound
-from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.places import DocPath, as_written, format_path
 from genai_compiler.read.sound_extractors import EXTRACTORS, class_features, class_sound, class_strides
 from genai_compiler.read.suggest import did_you_mean
 
@@ -139,7 +139,7 @@ class _Reading:
         decode, mel = found[0][2], found[2][2]
         for name in ("target_sample_rate", "target_sample_rates"):
             if decode[name] not in (RATE, [RATE], []):
-                self.refuse((*found[0][3], "attrs", name), f"{name!r} is {decode[name]}; {RATE} is offered")
+                self.refuse((*found[0][3], "attrs", name), f"{name!r} is {as_written(decode[name])}; {RATE} is offered")
         frames = 0 if mel["no_padding"] else mel["chunk_size"] * RATE // HOP
         return replace(self.file, most=decode["max_samples"], mels=mel["n_mel"], frames=frames, zeros=True)
 
@@ -176,7 +176,7 @@ class _Reading:
             kind = operation.get("type")
             if not isinstance(kind, str) or kind not in AUDIO_OPERATIONS:
                 help = did_you_mean(str(kind), AUDIO_OPERATIONS) or f"offered are {', '.join(AUDIO_OPERATIONS)}"
-                self.refuse((*path, "type"), f"the audio operation {kind!r} is not offered here", help)
+                self.refuse((*path, "type"), f"the audio operation {as_written(kind)} is not offered here", help)
                 continue
             form = AUDIO_OPERATIONS[kind]
             yield kind, form.does, self._attributes(kind, form, operation.get("attrs"), (*path, "attrs")), path
@@ -226,22 +226,25 @@ class _Reading:
         """The flat keys of an extractor: clips reflected at their ends, filled up with silence to a fixed length."""
         if root.get("preemphasis"):
             what = (
-                f"preemphasis is {root['preemphasis']!r}: these keys do not say which bands, which logarithm and what "
+                f"preemphasis is {as_written(root['preemphasis'])}: these keys do not say which bands, which logarithm "
             )
-            what += "around the clip go with it; write the file as feature_extraction.sequence, whose operations "
+            what += (
+                "and what around the clip go with it; write the file as feature_extraction.sequence, whose operations "
+            )
             what += f"({_spelled(('emphasised', 'natural'))}) have them all, or with the extractor's class as "
             self.refuse((*at, "preemphasis"), f"{what}feature_extractor_type, one of {', '.join(EXTRACTORS)}")
             return self.file
         for key, plain in _FLAT_WITHOUT_EFFECT.items():
             if root.get(key) not in (None, *plain):
-                self.refuse((*at, key), f"{key} is {root[key]!r}; features with {plain[-1]!r} are offered")
+                offered = f"features with {as_written(plain[-1])} are offered"
+                self.refuse((*at, key), f"{key} is {as_written(root[key])}; {offered}")
         for key, wanted in (("n_fft", FFT), ("hop_length", HOP), ("sampling_rate", RATE), ("padding_value", 0)):
             if root.get(key, wanted) != wanted:
-                self.refuse((*at, key), f"{key} is {root[key]!r}; features with {wanted} are offered")
+                self.refuse((*at, key), f"{key} is {as_written(root[key])}; features with {wanted} are offered")
         mels, seconds = root.get("feature_size"), root.get("chunk_length", _SECONDS)
         for key, value, most in (("feature_size", mels, 512), ("chunk_length", seconds, 3600)):
             if not _whole(value) or not 0 < int(str(value)) <= most:
-                self.refuse((*at, key), f"{key} is {value!r}: a whole number from 1 to {most}")
+                self.refuse((*at, key), f"{key} is {as_written(value)}: a whole number from 1 to {most}")
         if self.problems:
             return self.file
         return replace(self.file, mels=int(str(mels)), window=int(str(seconds)) * RATE)

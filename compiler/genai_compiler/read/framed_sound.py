@@ -10,7 +10,7 @@ from genai_compiler.read.audio_features import AudioFeatures, Refuse, htk
 from genai_compiler.read.audio_operations import AUDIO_OPERATIONS, MOST_FRAME, MOST_RATE, RATE, audio_fault
 from genai_compiler.read.config_json import Json
 from genai_compiler.read.flat_keys import members_of
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, as_written
 
 _KEYS = ("feature_size", "frame_length", "fft_length", "hop_length", "mel_floor")
 _FORM = next(form for form in AUDIO_OPERATIONS.values() if form.does == "htk")
@@ -42,7 +42,9 @@ def framed_features(root: Mapping[str, Json], refuse: Refuse) -> Iterator[AudioF
     stated |= {f"{key}_ms": lengths[key] * 1000 / rate for key in ("frame_length", "hop_length")}
     for made in htk({**_FORM.defaults, **stated}, (rate,), refuse):
         if root["fft_length"] != made.fft:
-            refuse("fft_length", f"it is {root['fft_length']!r}, and frames of that length go with {made.fft}")
+            refuse(
+                "fft_length", f"it is {as_written(root['fft_length'])}, and frames of that length go with {made.fft}"
+            )
         yield made
 
 
@@ -50,10 +52,10 @@ def _faults(root: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     for key, most in _LENGTHS.items():
         value = root.get(key, RATE)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
-            yield key, f"it is {value!r}: a whole number from 1 to {most}"
+            yield key, f"it is {as_written(value)}: a whole number from 1 to {most}"
     for key, plain in _WITHOUT_EFFECT.items():
         if key in root and root[key] not in plain:
-            yield key, f"it is {root[key]!r}; {plain[0]!r} is offered"
+            yield key, f"it is {as_written(root[key])}; {as_written(plain[0])} is offered"
     for key in (each for each in _FORM.defaults if root.get(each) is not None and each not in _LENGTHS):
         value = root[key]
         fault = audio_fault(_FORM, key, int(value) if isinstance(value, bool) else value)

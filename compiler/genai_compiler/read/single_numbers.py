@@ -22,6 +22,8 @@ SAME = ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "ReduceSum", "
 CALCULATED = ("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
 COMPARED = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 LOGICAL = ("And", "Or", "Xor", "Not")
+WIDEST = 4096
+"""Bits that a number may come to before it is seen whether its type holds it: each product may double them."""
 
 
 class NotNumbers(Exception):
@@ -75,8 +77,11 @@ class GraphOfNumbers:
 
 @dataclass(frozen=True)
 class _Number:
+    """bits: of the widest number that it can come to, which Python computes whole."""
+
     operand: Operand
     dtype: str
+    bits: int = 64
 
 
 @dataclass(frozen=True)
@@ -201,8 +206,17 @@ class _Reading:
             dtype = min(dtypes) if op in CALCULATED and len(dtypes) == 1 and "bool" not in dtypes else ""
         if not dtype:
             raise NotNumbers(f"its operator {op}")
+        bits = _bits(op, numbers)
+        if bits > WIDEST:
+            raise NotNumbers(f"its products may come to more than {WIDEST} bits")
         self.steps.append(NumberStep(op, tuple(each.operand for each in numbers), gives, dtype))
-        return _Number(gives, dtype)
+        return _Number(gives, dtype, bits)
+
+
+def _bits(op: str, numbers: list[_Number]) -> int:
+    """Bits of a result before it is held against its type."""
+    widths = [each.bits for each in numbers]
+    return sum(widths) if op == "Mul" else max(widths) + 1
 
 
 def _ones(taken: Sequence[_Known | None]) -> bool:

@@ -16,7 +16,7 @@ from genai_compiler.read.audio_features import AudioFeatures, Refuse
 from genai_compiler.read.audio_operations import AudioForm, audio_fault
 from genai_compiler.read.config_json import Json
 from genai_compiler.read.flat_keys import Members, members_of
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, as_written
 
 _CLASS = "feature_extractor_type"
 
@@ -64,7 +64,7 @@ def class_features(members: Members, refuse: Refuse) -> Iterator[AudioFeatures]:
             refuse(key, f"it {fault}")
     for key, plain in known.plain.items():
         if key in members and members[key] not in (None, *plain):
-            refuse(key, f"it is {members[key]!r}; {plain[0]!r} is offered")
+            refuse(key, f"it is {as_written(members[key])}; {as_written(plain[0])} is offered")
     if any(fault for _, fault in faults):
         return
     emphasis = {"preemphasis": 0.0} if members.get("preemphasis", 0.0) is None else {}

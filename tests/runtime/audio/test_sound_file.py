@@ -157,6 +157,16 @@ def test_decoding_ends_where_too_much_has_come(monkeypatch: pytest.MonkeyPatch) 
     assert "more than 67108864" in refused(flac([range(9)], said=0)).what
 
 
+def test_decoding_ends_where_more_come_than_the_header_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parts(*_: object) -> Iterator[np.ndarray[Any, Any]]:
+        yield np.zeros(10, np.float32)
+        raise AssertionError("more was asked for")
+
+    assert "says 9 samples and more are there" in refused(flac([range(10)], said=9)).what
+    monkeypatch.setattr(miniaudio, "stream_memory", parts)
+    assert "says 9 samples and more are there" in refused(flac([range(10)], said=9)).what
+
+
 # ---- without the decoder ---------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Sound files -> samples: WAV by `wav`; FLAC and MP3 by miniaudio (extra `sound`), imported when the first one comes.
 
 Files come from strangers: one is known by its first bytes, its length is held against MAX_SAMPLES before a sample is
-made, no more are made than it says, and a file with fewer is refused.
+made, decoding ends where more come than it says, and a file with fewer or more is refused.
 """
 
 from typing import Any
@@ -81,11 +81,13 @@ def _decoded(content: bytes, channels: int, rate: int, frames: int, decoder: Any
         for each in stream:
             parts.append(np.frombuffer(each, np.float32).reshape(-1, channels))
             found += len(parts[-1])
-            if found * channels > MAX_SAMPLES:
+            if found * channels > MAX_SAMPLES or 0 < frames < found:
                 break
         stream.close()
     except Exception as fault:  # as above
         raise unreadable(f"it is damaged: {fault}", "copy it again, or convert it to WAV") from fault
+    if 0 < frames < found:
+        raise unreadable(f"it says {frames} samples and more are there", "copy it again, or convert it to WAV")
     if found * channels > MAX_SAMPLES:
         raise unreadable(f"it has more than {MAX_SAMPLES} samples", "cut it into parts")
     if frames and found != frames:
