@@ -162,10 +162,17 @@ class Held:
             return said
         return self._failed(str(failure))
 
-    def late(self, bank: Bank, failure: Exception, law: Promise, promised: Promise | None = None) -> Exception:
+    def late(
+        self,
+        bank: Bank,
+        failure: Exception,
+        law: Promise,
+        promised: Promise | None = None,
+        read: Sequence[int] = (),
+    ) -> Exception:
         """The same, where something more speaks of extents once the iteration ends, as of Steady."""
         again = partial(self._made_anew, bank, failure)
-        return put_off(bank.made, again, (law, promised), failure, self._spec.origin)
+        return put_off(bank.made, again, (law, promised), failure, self._spec.origin, read)
 
     def _made_anew(self, bank: Bank, failure: Exception) -> Sequence[Value]:
         """Repeat a failed run, should only its results' extents be wrong; what is in place it writes again."""

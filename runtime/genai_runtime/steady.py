@@ -135,12 +135,20 @@ class Steady:
             return said
         return ExecutionError("step-failed", str(failure), origin=self._origin)
 
-    def late(self, bank: Bank, failure: Exception, law: Promise, promised: Promise | None = None) -> Exception:
+    def late(
+        self,
+        bank: Bank,
+        failure: Exception,
+        law: Promise,
+        promised: Promise | None = None,
+        read: Sequence[int] = (),
+    ) -> Exception:
         """The same, where something more speaks of extents once the iteration ends: what it says, to be raised then.
 
-        Raises what is wrong now. What has its extents still is put where the iteration looks for it.
+        Raises what is wrong now. What has its extents still is put where the iteration looks for it. read: as put_off.
         """
-        return put_off(bank.made, lambda: self._otherwise(*bank.given), (law, promised), failure, self._origin)
+        asked, again = (law, promised), partial(self._otherwise, *bank.given)
+        return put_off(bank.made, again, asked, failure, self._origin, read)
 
 
 def put_off(
@@ -149,14 +157,19 @@ def put_off(
     asked: tuple[Promise, Promise | None],
     failure: Exception,
     origin: str,
+    read: Sequence[int] = (),
 ) -> Exception:
-    """`late`. again: the run with results of its own."""
+    """`late`. again: the run with results of its own. read: those that the iteration still reads; where one of them has
+    other extents, its place keeps an earlier value, so the failure is raised at once.
+    """
     (law, promised), made = asked, again()
     if promised is not None:
         promised(*made)
     try:
         law(*made)
     except GenaiError as said:
+        if any(kept[at].shape() != made[at].shape() for at in read):
+            raise
         for into, value in zip(kept, made, strict=True):
             if into.shape() == value.shape():
                 to_bits(into)[...] = to_bits(value)

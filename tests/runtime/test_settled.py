@@ -16,7 +16,8 @@ from genai_compiler import Options, compile_package
 from genai_runtime import ExecutionError, binding
 from genai_runtime.publish import Publisher
 from genai_runtime.settled import SETTLED
-from genai_runtime.steady import WORTH_BINDING
+from genai_runtime.steady import WORTH_BINDING, put_off
+from genai_runtime.values import to_value
 
 from tests.conftest import FIXTURES
 from tests.held_packages import HEAD, KV_HEADS
@@ -336,3 +337,21 @@ def test_a_loop_that_is_allowed_few_iterations_binds_nothing(forms: Forms, count
         )
     held = 3  # of the cells in place: none yet, and two sets
     assert len(made) == held + (2 if count >= WORTH_BINDING else 0)
+
+
+@pytest.mark.parametrize("read", [(), (1,), (0,), (0, 1)])
+def test_a_result_that_the_iteration_still_reads_is_told_of_at_once(read: tuple[int, ...]) -> None:
+    """Result 0 has other extents: its place keeps an earlier value, which nothing may go on with."""
+    kept = [to_value(np.array([7])), to_value(np.array([1]))]
+    made = [to_value(np.array([8, 9])), to_value(np.array([2]))]
+
+    def law(*_: Any) -> object:
+        raise ExecutionError("recurrence", "it grew")
+
+    asked = kept, lambda: made, (law, None), RuntimeError("shape"), "steps[0]", read
+    if 0 in read:
+        with pytest.raises(ExecutionError, match="it grew"):
+            put_off(*asked)
+        return
+    assert "it grew" in str(put_off(*asked))
+    assert [each.numpy().tolist() for each in kept] == [[7], [2]]

@@ -7,6 +7,7 @@ from genai_compiler.emit.number_views import NumberViews
 from genai_compiler.emit.op_view import OpView, Writing
 from genai_compiler.plan.ir import CheckHeld, Emit, Fused, Invoke, Loop, Op
 from genai_compiler.plan.settled_loops import Sources, run_of
+from genai_compiler.plan.uses import all_reads
 from genai_compiler.read.single_numbers import NumberProgram, NumberPut
 
 Lines = Iterator[str]
@@ -148,7 +149,15 @@ class SettledViews:
         if not laws:
             return f"raise {name}.failed({bound}, {self._failure}{promised}) from {self._failure}"
         self._late = self._late or self._names.fresh("late")
-        return f"{self._late} = {name}.late({bound}, {self._failure}, lambda {targets}: {tuple_of(laws)}{promised})"
+        asked = f"lambda {targets}: {tuple_of(laws)}{promised}"
+        again = self._read_again(run)
+        read = f", read={literal(again)}" if again else ""
+        return f"{self._late} = {name}.late({bound}, {self._failure}, {asked}{read})"
+
+    def _read_again(self, run: Invoke) -> tuple[int, ...]:
+        """Which results of a run other ops of the iteration read: those can't be told of once it ends."""
+        read = {value for op in self._loop.body for value in all_reads(op)}
+        return tuple(at for at, (_, value) in enumerate(run.outputs) if value in read)
 
     def _numbers(self, run: Invoke, program: NumberProgram, at: int) -> Lines:
         """What a session would compute; where a number leaves its type, or a place its row, the session does."""
