@@ -229,6 +229,32 @@ def test_an_unknown_option_is_the_command_lines_fault(package: Path) -> None:
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bundel"], "--bundel; did you mean --bundle?"),
+        (["--stop_after=read"], "--stop_after=read; did you mean --stop-after?"),
+        (["out"], "out; the place to write to goes in as -o"),
+        (["--zzzz"], "--zzzz"),
+        (["--outptu", "a.yaml"], "--outptu a.yaml; did you mean --output?"),
+    ],
+    ids=str,
+)
+def test_a_slip_is_told_with_what_was_meant(
+    package: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(package), *words])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"unrecognized arguments: {said}\n")
+
+
+def test_a_slip_of_convert_is_told_so(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["convert", str(package), "--quite"])
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --quite; did you mean --quiet?\n")
+
+
 def test_a_bug_is_called_one(
     package: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

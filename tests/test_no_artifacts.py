@@ -286,3 +286,26 @@ def test_there_is_nothing_to_bundle_or_to_emit(arguments: list[str], capsys: pyt
         main(["--no-artifacts", "somewhere", *arguments])
     assert left.value.code == 2
     assert "--no-artifacts" in capsys.readouterr().err
+
+
+ALONE = "only inference_metadata.yaml can be planned without its graphs, because it declares the ports"
+
+
+@pytest.mark.parametrize("artifacts", [True, False])
+@pytest.mark.parametrize("name", ["genai_config.json", "model.onnx"])
+def test_a_file_that_declares_no_ports_is_no_document(name: str, artifacts: bool) -> None:
+    folder = FIXTURES / "tiny-gqa-v1"
+    with pytest.raises(CompileError) as refused:
+        compile_package(folder / name, options=Options(artifacts=artifacts, write=False))
+    (found,) = refused.value.problems
+    assert (found.code, found.help) == ("no-package", f"give the folder, '{folder.as_posix()}'; {ALONE}")
+
+
+@pytest.mark.parametrize("case", ["tiny-gqa-v1", "tiny-vision-v2"])
+def test_a_configuration_alone_is_not_planned_and_says_why(case: str, tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / case / "genai_config.json", tmp_path)
+    with pytest.raises(CompileError) as refused:
+        compile_package(tmp_path, options=NO_FILES)
+    lacking = [each for each in errors(refused.value.problems) if each.code == "missing-file"]
+    assert lacking
+    assert all(each.help.endswith(ALONE) for each in lacking)

@@ -324,6 +324,16 @@ def test_numbers_that_do_not_agree_are_refused_both_ways(
         assert words in refused.value.what
 
 
+def test_pictures_of_a_batch_hold_for_every_row(compiled: Compiled) -> None:
+    """Two prompts of one place, and two pictures, are no picture each: the row that does not agree is named."""
+    model, file = compiled("mobius-mistral3-og"), PACKAGES / "mobius-mistral3-og" / "image.png"
+    for batch, images, row in ((["[IMG]a", "[IMG]b"], 2, 0), (["[IMG]a", "b"], 1, 1)):
+        with pytest.raises(genai_runtime.RequestError) as refused:
+            model.generate(batch=batch, images=[file] * images)
+        assert refused.value.what.startswith(f"row {row}: the prompt holds ")
+        assert refused.value.help.endswith("; images=[...] holds for every row: each sees all of them")
+
+
 def test_a_run_of_files_holds_its_prompt_against_them(compiled: Compiled) -> None:
     model, file = compiled("mobius-mistral3-og"), PACKAGES / "mobius-mistral3-og" / "image.png"
     with pytest.raises(genai_runtime.RequestError) as refused:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from genai_compiler.missing import library
 from genai_compiler.problem import InternalError
 from genai_compiler.problem_formats import FORMATS, as_json, as_sarif, separate
+from genai_compiler.typed_words import Parser
 
 if TYPE_CHECKING:
     from genai_compiler.memory import MemoryAsk
@@ -104,11 +105,9 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def _arguments(
-    parser: argparse.ArgumentParser, stages: Sequence[str], argv: Sequence[str] | None
-) -> argparse.Namespace:
+def _arguments(parser: Parser, stages: Sequence[str], argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line, and `last`: the stage to stop after. `--check` goes as far as one can without writing."""
-    found = parser.parse_args(argv)
+    found = parser.parsed(argv)
     if found.calibrate:
         _check_calibrate(parser, found)
     elif found.explain is None and found.package is None and not found.version:
@@ -164,8 +163,8 @@ def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) ->
         parser.error("--context counts the prompt as well: it can't be below --prompt")
 
 
-def _parser(stages: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("genai-compile", description=DESCRIPTION, epilog=__doc__)
+def _parser(stages: Sequence[str]) -> Parser:
+    parser = Parser("genai-compile", description=DESCRIPTION, epilog=__doc__)
     parser.add_argument(
         "package",
         nargs="?",

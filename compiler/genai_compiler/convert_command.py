@@ -15,13 +15,14 @@ from genai_compiler.convert_ort import convert_ort
 from genai_compiler.missing import library
 from genai_compiler.problem import CompileError, disk_problem
 from genai_compiler.read.ort_format import has_ort_format
+from genai_compiler.typed_words import Parser
 
 EXIT_DONE, EXIT_INPUT = 0, 2
 
 
 def convert(argv: Sequence[str]) -> int:
     """Run `genai-compile convert` with what stands behind that word; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parsed(argv)
     if has_ort_format(arguments.package):
         return _graph(arguments)
     try:
@@ -72,8 +73,8 @@ def _graph(arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("genai-compile convert", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser("genai-compile convert", description=__doc__)
     parser.add_argument("package", type=Path, metavar="PACKAGE", help="a package that declares no workflow of its own")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file; one that exists is not replaced")
     parser.add_argument(

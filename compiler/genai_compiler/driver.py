@@ -30,6 +30,7 @@ from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
 from genai_compiler.memory import MemoryAsk, predicted
+from genai_compiler.option_types import check_options
 from genai_compiler.own_faults import within
 from genai_compiler.passes import PASSES
 from genai_compiler.passes.asked_forms import check_asked_forms
@@ -82,7 +83,7 @@ class Options:
     stop_after: str = "emit"
     artifacts: bool = True
     hints: ExecutionHints | Mapping[str, Any] | None = None
-    hints_file: Path | None = None
+    hints_file: str | Path | None = None
     without: tuple[str, ...] = ()
     graph: str | Sequence[str] | None = None
     strict: bool = False
@@ -115,11 +116,12 @@ def compile_package(
 ) -> Compiled:
     """Compile the package in a folder into `out` (default: `<package>.compiled` beside it).
 
-    Raises CompileError with every problem of the package (or of `options.without`); InternalError for a bug of the
-    compiler. Nothing is written unless everything succeeded, and the package is never changed; where somebody else
-    changes it meanwhile, the problem is `changed-meanwhile`.
+    Raises CompileError with every problem of the package (or of `options`); InternalError for a bug of the compiler.
+    Nothing is written unless everything succeeded, and the package is never changed; where somebody else changes it
+    meanwhile, the problem is `changed-meanwhile`.
     """
-    root, options, trace = Path(package), options or Options(), trace or _silent
+    root, options, trace = Path(package), options if options is not None else Options(), trace or _silent
+    check_options(options, Options, STAGES)
     check_left_out(options.without, [each.__name__ for each in PASSES])
     with held_still(root) as hold:
         if not options.artifacts:

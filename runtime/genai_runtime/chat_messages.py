@@ -6,15 +6,17 @@ from typing import Any, cast
 from genai_runtime.problem import RequestError
 
 Message = Mapping[str, Any]
+_MESSAGES_HELP = 'write chat([{"role": "user", "content": "..."}]); --prompt and generate take text as it is'
 
 
 def checked_messages(messages: Any) -> list[dict[str, Any]]:
     """Copies of the messages. Raises RequestError `bad-messages`."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise RequestError("bad-messages", "messages must be a non-empty list of mappings with 'role' and 'content'")
+        what = "messages must be a non-empty list of mappings with 'role' and 'content'"
+        raise RequestError("bad-messages", what, help=_MESSAGES_HELP)
     for i, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise RequestError("bad-messages", f"messages[{i}] is not a mapping with a 'role'")
+            raise RequestError("bad-messages", f"messages[{i}] is not a mapping with a 'role'", help=_MESSAGES_HELP)
         if not isinstance(message.get("content"), str | list | None):
             raise RequestError("bad-messages", f"messages[{i}].content is neither text nor a list of parts")
     return [dict(message) for message in messages]
@@ -89,7 +91,11 @@ def as_text(content: Any) -> Any:
     texts = [_text_of(part) for part in parts]
     if all(isinstance(text, str) for text in texts):
         return "".join(map(str, texts))
-    raise RequestError("bad-messages", "the chat template takes text only, but a message has parts of another kind")
+    what = "the chat template takes text only, but a message has parts of another kind"
+    help = (
+        "write the place of a picture or a sound in the message's text, or the whole prompt: --prompt, generate(TEXT)"
+    )
+    raise RequestError("bad-messages", what, help=help)
 
 
 def _text_of(part: Any) -> Any:

@@ -87,7 +87,7 @@ class ChatTemplate:
             raise RequestError(
                 "no-chat-template",
                 "the package has no chat template",
-                help="give the prompt as text, or add chat_template.jinja to the package",
+                help="give the prompt as text (--prompt, generate), or add chat_template.jinja to the package",
             )
         names = [wanted] if wanted else [*(["tool_use"] if with_tools else []), "default"]
         found = next((name for name in names if name in self.templates), None)

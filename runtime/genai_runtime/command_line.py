@@ -60,15 +60,19 @@ LENGTH_SWITCHES = ("keep", "recompute", "refuse")
 def parse(epilog: str, argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line. Leaves with exit code 2 when it is none, or names an option that would have no effect."""
     parser = _parser(epilog)
-    found = parser.parse_args(argv)
+    found, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(parser.unknown(unknown))
     asked = _asked(found)
     if found.task is not None and asked != {"task"}:
         parser.error("--task runs by itself, with --tokens, --prompt, --image, --audio or --input")
     for name, kinds in _COUNTS.items():
         if getattr(found, name) != parser.get_default(name) and asked.isdisjoint(kinds):
-            wanted = {"text": "a prompt", "chat": "a chat"}
+            alone = asked.isdisjoint(("text", "chat"))
+            wanted = {"text": "a prompt that is continued or drawn" if alone else "a prompt", "chat": "a chat"}
             effect = " or ".join(wanted.get(each, f"--{each}") for each in kinds)
-            parser.error(f"{_spelled([name], found)} has an effect on {effect} only")
+            beside = f" can't go with --{min(asked)}: it" if alone else ""
+            parser.error(f"{_spelled([name], found)}{beside} has an effect on {effect} only")
     return found
 
 
@@ -112,6 +116,21 @@ def _spelled(names: Sequence[str], found: argparse.Namespace) -> str:
     return ", ".join(found.typed.get(each, f"--{each.replace('_', '-')}") for each in names)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that says what may have been meant by what it does not know."""
+
+    def unknown(self, words: Sequence[str]) -> str:
+        """What is told of words that are left over: the nearest option, or the option that takes such a text."""
+        from difflib import get_close_matches  # for a mistake alone: every start would pay for it
+
+        told = f"unrecognized arguments: {' '.join(words)}"
+        typed = words[0].partition("=")[0]
+        if not typed.startswith("-"):
+            return f'{told}; a text goes in as --prompt "{words[0]}"'
+        near = get_close_matches(typed, self._option_string_actions, n=1)
+        return f"{told}; did you mean {near[0]}?" if near else told
+
+
 class _Either(argparse.Action):
     """Stores the value of an option of two names, and which of them was typed."""
 
@@ -148,8 +167,8 @@ def _asked(found: argparse.Namespace) -> set[str]:
     return {"text"} if found.prompt is not None or found.tokens is not None else {"text", "chat"}
 
 
-def _parser(epilog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(epilog: str) -> _Parser:
+    parser = _Parser(
         "genai-run",
         description="Run a compiled package. Without --prompt, --chat or --tokens, standard input is the prompt; "
         "in a terminal, a conversation begins.",

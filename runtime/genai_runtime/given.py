@@ -12,6 +12,7 @@ from genai_runtime.problem import RequestError
 from genai_runtime.values import Array
 
 _IDS_HELP = "give text, or whole numbers: a list, or a 1-d integer array"
+_BATCH_HELP = "this is one prompt; several go in as batch=[...]"
 
 
 def prompts_of(batch: Any) -> list[Any]:
@@ -34,7 +35,8 @@ def token_ids(prompt: Any) -> list[int]:
         array = cast(Array, prompt)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             what = f"a prompt of token ids is a 1-d integer array, got {array.dtype} of rank {array.ndim}"
-            raise RequestError("bad-prompt", what, help=_IDS_HELP)
+            help = _BATCH_HELP if array.ndim > 1 or array.dtype.kind in "UO" else _IDS_HELP
+            raise RequestError("bad-prompt", what, help=help)
         listed = array.tolist()
         if None in listed:
             raise RequestError("bad-token", "the prompt's array hides entries (numpy.ma)", help=_IDS_HELP)
@@ -45,7 +47,9 @@ def token_ids(prompt: Any) -> list[int]:
     entries = list(ids)
     wrong = [each for each in entries if isinstance(each, bool) or not isinstance(each, int | np.integer)]
     if wrong:
-        raise RequestError("bad-token", f"{_short(wrong[0])} is no token id", help=_IDS_HELP)
+        prompts = all(isinstance(each, str | Sequence | np.ndarray) for each in entries)
+        help = _BATCH_HELP if prompts else _IDS_HELP
+        raise RequestError("bad-token", f"{_short(wrong[0])} is no token id", help=help)
     return [int(each) for each in entries]
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from genai_runtime.problem import RequestError
-from genai_runtime.prompt_places import Span
+from genai_runtime.prompt_places import GIVE, Span
 from genai_runtime.tokenizer import Tokenizer
 
 
@@ -43,9 +43,8 @@ def hold_numbered(ids: Sequence[int], spans: Sequence[Span]) -> None:
         said = ", ".join(f"{count} of {-number}" for number, count in sorted(counts.items())) or "none"
         taken = ", ".join(f"{each.entries} of {-at}" for at, each in enumerate(spans, 1)) or "none"
         what = f"the prompt holds {said} for pictures, and those that were given take {taken}"
-        raise RequestError(
-            "image-tokens", what, help="repeat a picture's number, below zero, as often as it has entries"
-        )
+        help = "repeat a picture's number, below zero, as often as it has entries" if spans else GIVE["image"]
+        raise RequestError("image-tokens", what, help=help)
 
 
 def _encoded(text: str, tokenizer: Tokenizer, specials: bool) -> list[int]:
@@ -61,4 +60,5 @@ def _refused(opens: str, numbers: Sequence[int], spans: Sequence[Span]) -> Reque
         )
     said = f"the pictures {', '.join(map(str, numbers))}" if numbers else "no picture"
     what = f"the prompt names {said} ('{opens}'), and {given}"
-    return RequestError("image-tokens", what, help=f"name each by its number, from {opens.replace('#', '1')} on")
+    help = f"name each by its number, from {opens.replace('#', '1')} on" if spans else GIVE["image"]
+    return RequestError("image-tokens", what, help=help)

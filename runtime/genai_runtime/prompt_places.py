@@ -27,6 +27,8 @@ class Span(NamedTuple):
 _MOST_SHOWN = 8  # files whose tokens a message lists
 _WORDS = {"image": ("image-tokens", "picture"), "audio": ("audio-tokens", "sound")}
 """Medium -> the code for numbers that do not agree, and what a file of it is called."""
+GIVE = {"image": "give --image FILE (images=[...])", "audio": "give --audio FILE (audio=[...])"}
+"""Medium -> how its files are given."""
 
 
 class Places:
@@ -39,6 +41,7 @@ class Places:
 
     def __init__(self, facts: Mapping[str, Any], kind: str = "image") -> None:
         self._code, self._word = _WORDS[kind]
+        self._give = GIVE[kind]
         self.token: int | None = facts.get("entry_token")
         self._entry, self._opens = str(facts.get("entry", "")), str(facts.get("opens", ""))
         self._closes = str(facts.get("closes", ""))
@@ -148,6 +151,9 @@ class Places:
             help = f"write {self._opens.replace('#', '1')} where the first {self._word} belongs, and so on"
         elif not self._opens:  # no text of the tokenizer is that token
             help = f"give token ids, with {shown} where each {self._word} belongs, as often as it has entries"
+        if not spans:
+            help = f"{self._give}, once for each place" if (places or 0) > 1 else self._give
+            help += f"; without a {self._word}, leave {self._opens or shown} out"
         return RequestError(self._code, f"the prompt holds {holds}, and {given}", help=help)
 
 

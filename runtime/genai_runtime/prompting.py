@@ -12,6 +12,9 @@ from genai_runtime.values import Array
 Prompt = str | Sequence[int]
 _NO_TOKENS = "give at least one token a row; genai-run takes --prompt, --chat, --tokens or standard input"
 
+_MEDIA = {"image-tokens": "images", "audio-tokens": "audio"}
+"""Code for numbers that do not agree -> the option that gives the files."""
+
 
 class Prompting:
     """How prompts of one package become ids. data: its manifest; tokenizer: opens the package's."""
@@ -30,7 +33,7 @@ class Prompting:
         if (prompt is None) == (batch is None):
             raise RequestError("no-prompt", "give one prompt, or a batch of them")
         given = prompts_of(batch) if batch is not None else [prompt]
-        prompts = [self._ids(each, specials, media) for each in given]
+        prompts = [self._row(given, row, specials, media) for row in range(len(given))]
         if not prompts or any(not each for each in prompts):
             raise RequestError("empty-prompt", "a prompt has no tokens", help=_NO_TOKENS)
         size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
@@ -39,6 +42,18 @@ class Prompting:
         if wrong:
             raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
         return prompts
+
+    def _row(self, given: Sequence[Any], row: int, specials: bool, media: Mapping[str, Array]) -> list[int]:
+        """The ids of one row; what is wrong with it names the row where there are several."""
+        try:
+            return self._ids(given[row], specials, media)
+        except RequestError as fault:
+            if len(given) == 1:
+                raise
+            option = _MEDIA.get(fault.code, "")
+            shared = f"{option}=[...] holds for every row: each sees all of them" if option else ""
+            help = "; ".join(each for each in (fault.help, shared) if each)
+            raise RequestError(fault.code, f"row {row}: {fault.what}", help=help, origin=fault.origin) from fault
 
     def _ids(self, prompt: Any, specials: bool, media: Mapping[str, Array]) -> list[int]:
         if isinstance(prompt, str):

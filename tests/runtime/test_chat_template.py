@@ -305,3 +305,16 @@ def test_shipped_templates_render() -> None:
         tokenizer = open_tokenizer(path.parent, files)
         ids = encode_chat(tokenizer, template, USER)
         assert tokenizer.decode(ids, skip_special_tokens=False) == "<|user|>hi<|end|>"
+
+
+def test_what_a_template_does_not_take_is_told_with_a_way_out() -> None:
+    parts = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "hi"}]}]
+    with pytest.raises(RequestError, match="takes text only") as refused:
+        render("{% for m in messages %}{{ m.content }}{% endfor %}", parts)
+    assert "write the place of a picture or a sound in the message's text" in refused.value.help
+    with pytest.raises(RequestError, match="bad-messages") as no_list:
+        render("{{ messages }}", "hello")
+    assert no_list.value.help.startswith('write chat([{"role": "user", "content": "..."}])')
+    with pytest.raises(RequestError, match="no-chat-template") as no_template:
+        ChatTemplate({}, {}).render(USER)
+    assert no_template.value.help.startswith("give the prompt as text (--prompt, generate)")

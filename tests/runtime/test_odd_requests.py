@@ -92,6 +92,21 @@ def test_ids_are_whole_numbers(model: Models, prompt: Any, code: str) -> None:
     refused(lambda: model(CASE).generate(batch=[[1], prompt]), code)
 
 
+@pytest.mark.parametrize("prompt", [["a", "b"], [[1], [2]], np.array([[1, 2]]), np.array(["a", "b"])], ids=repr)
+def test_several_prompts_are_told_where_they_go(model: Models, prompt: Any) -> None:
+    tiny = model("tiny-gqa-v1")
+    code = "bad-prompt" if isinstance(prompt, np.ndarray) else "bad-token"
+    assert refused(lambda: tiny.generate(prompt), code).help == "this is one prompt; several go in as batch=[...]"
+    assert "batch" not in refused(lambda: tiny.generate([1, "b"]), "bad-token").help
+    assert "batch" not in refused(lambda: tiny.generate([1.5]), "bad-token").help
+
+
+def test_a_fault_in_a_batch_names_its_row(model: Models) -> None:
+    tiny = model("tiny-gqa-v1")
+    assert refused(lambda: tiny.generate(batch=[[1], [1.5]]), "bad-token").what == "row 1: 1.5 is no token id"
+    assert refused(lambda: tiny.generate(batch=[[1.5]]), "bad-token").what == "1.5 is no token id"
+
+
 @pytest.mark.parametrize("batch", [5, "ab", b"ab", {"a": 1}, np.array(3)], ids=repr)
 def test_a_batch_is_a_list(model: Models, batch: Any) -> None:
     refused(lambda: model(CASE).generate(batch=batch), "bad-prompt")

@@ -47,3 +47,26 @@ def test_pictures_that_a_text_does_not_name(tokenizer: Tokenizer) -> None:
         numbered_ids("the hat", "<|image_#|>", SPANS[:1], tokenizer, True)
     with pytest.raises(RequestError, match=r"the prompt names the pictures 2, 3 \("):
         numbered_ids("<|image_3|> <|image_2|>", "<|image_#|>", SPANS, tokenizer, True)
+
+
+@pytest.mark.parametrize(("kind", "give"), [("image", "--image FILE (images"), ("audio", "--audio FILE (audio")])
+def test_a_place_without_a_file_asks_for_one(kind: str, give: str, tokenizer: Tokenizer) -> None:
+    """The place is written already: what is lacking is the file."""
+    places = Places({"entry_token": 60, "opens": "<pic>"}, kind)
+    for text, more in (("<pic> the hat", "; without"), ("<pic><pic>", ", once for each place; without")):
+        with pytest.raises(RequestError, match=f"and no {'picture' if kind == 'image' else 'sound'}s were") as refused:
+            places.filled(text, (), tokenizer)
+        assert refused.value.help.startswith(f"give {give}=[...]){more}")
+    with pytest.raises(RequestError) as lacking:
+        places.ids([1, 60], (), tokenizer)
+    assert lacking.value.help.startswith(f"give {give}=[...]); without")
+    with pytest.raises(RequestError) as written:
+        places.filled("the hat", SPANS, tokenizer)
+    assert written.value.help.startswith("write <pic> once where each")
+
+
+@pytest.mark.parametrize("prompt", ["<|image_1|> the hat", [1, -1, -1]], ids=str)
+def test_a_number_without_a_picture_asks_for_one(prompt: str | list[int], tokenizer: Tokenizer) -> None:
+    with pytest.raises(RequestError) as refused:
+        numbered_ids(prompt, "<|image_#|>", (), tokenizer, True)
+    assert refused.value.help == "give --image FILE (images=[...])"

@@ -47,8 +47,9 @@ def chosen_costs(asked: str | None, environment: Mapping[str, str]) -> Costs:
     return read_costs(file, f"${VARIABLE} says '{word}': " if asked is None else "")
 
 
-def read_costs(file: Path, why: str = "") -> Costs:
+def read_costs(file: str | Path, why: str = "") -> Costs:
     """The table in a file. why: who names it, where no option does. Raises CompileError as chosen_costs."""
+    file = Path(file)
     if not file.is_file():
         what = f"'{file}' is a folder; a table of costs is one file"
         what = why + (what if file.is_dir() else f"there is no file '{file}' with a table of costs")

@@ -64,9 +64,9 @@ def caller_hints(hints: ExecutionHints | Mapping[str, Any]) -> SourcedHints:
     return _sourced(typed, places, CALLER)
 
 
-def file_hints(file: Path) -> SourcedHints:
+def file_hints(file: str | Path) -> SourcedHints:
     """Hints of a user's file. Raises CompileError with every fault of it."""
-    found = file.resolve()
+    found = Path(file).resolve()
     data, places = read_document(found, found.parent)
     return _sourced(parse_hints(data, places), places, FILE)
 

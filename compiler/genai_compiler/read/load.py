@@ -37,6 +37,7 @@ from genai_compiler.read.validate import parse_bare, parse_composite, parse_meta
 from genai_compiler.read.wording import value_at
 
 DOCUMENT_HELP = "--no-artifacts plans a document alone"
+ALONE_HELP = f"only {METADATA_NAMES[0]} can be planned without its graphs, because it declares the ports"
 WORKFLOW, GENAI_CONFIG, BARE, COMPOSITE = "workflow", "genai_config v1", "model.io", "pipeline.models"
 GENAI_CONFIG_V2 = "genai_config v2"
 PLAIN = "plain folder"
@@ -49,19 +50,36 @@ def load_package(root: Path, complete: bool = True, graph: str | Sequence[str] |
     files) to take of a folder that declares none.
     """
     try:
-        if not complete and root.is_file():
+        if not complete and _is_document(root):
             return _from_metadata(root.parent, root, complete)
         return _loaded(root, complete, (graph,) if isinstance(graph, str) else tuple(graph or ()))
+    except CompileError as refused:
+        if complete:
+            raise
+        raise CompileError(map(_needs_graphs, refused.problems)) from refused
     except PermissionError as refused:  # of a folder: files are asked for one by one
         what = f"'{refused.filename}' can't be read: {refused.strerror}"
         problem = Problem("unreadable-file", Place(root.name), "", what, "give yourself permission to read it")
         raise CompileError([problem]) from refused
 
 
+def _is_document(root: Path) -> bool:
+    """Whether a path is a document that may declare ports; a model's configuration and a graph are files of another."""
+    return root.is_file() and root.name not in (CONFIG_NAME, CONFIG) and root.suffix != ".onnx"
+
+
+def _needs_graphs(problem: Problem) -> Problem:
+    """A file that is lacking although files may be absent: the dialect says nothing of its ports."""
+    lacks = problem.code == "missing-file" and problem.severity is Severity.ERROR and not problem.help
+    return replace(problem, help=f"copy the file in; {ALONE_HELP}") if lacks else problem
+
+
 def _no_folder(root: Path) -> Problem:
     what = "is a file, not a folder" if root.exists() else "does not exist"
     help = "name the folder that holds inference_metadata.yaml or genai_config.json"
-    help += f"; {DOCUMENT_HELP}" if root.is_file() else ""
+    if root.is_file():
+        alone = f"give the folder, '{root.parent.as_posix()}'; {ALONE_HELP}"
+        help = f"{help}; {DOCUMENT_HELP}" if _is_document(root) else alone
     near = near_folder(root)
     help = f"did you mean {near}? else {help}" if near else help
     return Problem("no-package", Place(root.name), "", f"the package '{root.as_posix()}' {what}", help)
