@@ -254,6 +254,7 @@ class Model(Speaking, DrawingSide):
                 overrides=replaced,
                 audience=audience,
                 speculate=speculates(self._manifest.data, speculate),
+                profiled=bool(self.profiles),
             )
 
         try:
