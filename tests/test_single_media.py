@@ -141,6 +141,55 @@ def test_a_file_that_cant_be_followed_is_an_error_with_a_way_out(tmp_path: Path)
         compile_package(folder, out=tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"do_resize": True, "size": {"height": 32, "width": 28}}, "resample is not stated"),
+        ({"do_resize": True, "size": {"height": 28, "width": 28}, "resample": 2}, "image_mean is not stated"),
+        (
+            {"do_resize": True, "size": {"height": 32, "width": 28}, "resample": 2, "do_normalize": False},
+            "32 pixels high",
+        ),
+        ({"do_pad": True}, "do_pad is not offered"),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_file_that_states_no_class_is_of_pictures_too(
+    plain: bool, stated: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """What is done to pictures tells it: it is followed as far as it says all, or refused, never passed over."""
+    folder = package(tmp_path / "package")
+    (folder / "preprocessor_config.json").write_text(json.dumps(stated))
+    if plain:
+        (folder / "genai_config.json").unlink()
+        (folder / "config.json").write_text(json.dumps({"model_type": "some", "hidden_size": 32}))
+    with pytest.raises(CompileError) as caught:
+        compile_package(folder, out=tmp_path / "out")
+    assert words in str(caught.value)
+    assert "take the file away" in str(caught.value)
+
+
+def test_a_file_without_class_that_says_all_is_followed(tmp_path: Path) -> None:
+    stated = {"do_resize": True, "size": {"height": 28, "width": 28}, "resample": 2, "do_normalize": False}
+    folder = package(tmp_path / "package")
+    (folder / "preprocessor_config.json").write_text(json.dumps(stated))
+    compile_package(folder, out=tmp_path / "out")
+    picture = Image.open(PICTURES[0]).convert("RGB").resize((28, 28), Image.BILINEAR)
+    tensor = np.ascontiguousarray((np.asarray(picture, np.float32) / 255).transpose(2, 0, 1)[None])
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        found = model.run({"request.image": PICTURES[0]})["last_hidden_state"]
+    np.testing.assert_allclose(found, wanted(tensor), atol=1e-4)
+
+
+@pytest.mark.parametrize(("stated", "noted"), [({"size": 28}, True), ({"sampling_rate": 16000}, False)])
+def test_a_file_of_no_known_form_is_a_note(stated: dict[str, Any], noted: bool, tmp_path: Path) -> None:
+    """Samples of sound are told of elsewhere."""
+    folder = package(tmp_path / "package")
+    (folder / "preprocessor_config.json").write_text(json.dumps(stated))
+    notes = compile_package(folder, out=tmp_path / "out").notes
+    assert any(each.startswith("preprocessor_config.json is not used") for each in notes) is noted
+
+
 def test_a_file_that_is_named_and_absent_is_an_error(tmp_path: Path) -> None:
     folder = shutil.copytree(PACKAGES / "mobius-vit-og", tmp_path / "package")
     config = json.loads((folder / "genai_config.json").read_text())

@@ -82,6 +82,17 @@ class ChatTemplate:
         """Whether a template has a word for parts of a medium, `image` or `audio`."""
         return any(medium in each for each in self.templates.values())
 
+    def parse(self) -> None:
+        """Read all templates without running one, as far as they have no more characters together than one may have.
+
+        Raises LoadError `chat-template-broken`.
+        """
+        read = 0
+        for name, text in self.templates.items():
+            read += len(text)
+            if read <= MAX_TEMPLATE_BYTES or len(text) > MAX_TEMPLATE_BYTES:
+                self._compile(name)
+
     def _choose(self, wanted: str | None, with_tools: bool) -> str:
         if not self.templates:
             raise RequestError(

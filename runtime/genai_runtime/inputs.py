@@ -44,6 +44,8 @@ class Input:
 
 _PROMPTS = {"prompt_tokens": "prompt", "negative_prompt_tokens": "negative prompt"}
 """Role -> what its tokens are to a caller."""
+_OUTPUT_START = "request.decoder_input_ids"
+"""The tokens that start an output beside an encoder, as the compiler calls them."""
 ABSENT = cast(Value, None)
 """Stands for an absent optional input."""
 
@@ -74,7 +76,7 @@ def bind_inputs(inputs: Sequence[Input], request: Request) -> Bound:
         array = given[each.name]
         if array is not None:
             arrays[each.name] = _checked(each, array, symbols)
-    _refuse_missing(inputs, given, {*request.roles, *fallbacks})
+    _refuse_missing(inputs, given, {*request.roles, *fallbacks}, request.profiled)
     for each in sorted(inputs, key=lambda item: item.name):
         if given[each.name] is None:
             selects = each.role == ROW_SELECTION
@@ -97,14 +99,29 @@ def _refuse_unknown(inputs: Sequence[Input], tensors: Mapping[str, Array]) -> No
         raise RequestError("unknown-input", f"the package declares no input {names}", help=f"inputs: {sorted(known)}")
 
 
-def _refuse_missing(inputs: Sequence[Input], given: Mapping[str, Array | None], roles: Set[str]) -> None:
+def _refuse_missing(
+    inputs: Sequence[Input], given: Mapping[str, Array | None], roles: Set[str], profiled: bool
+) -> None:
     """Before a literal gets its shape (standard, 3.1 and 3.2). roles: those that have a value without an input."""
     for each in sorted(inputs, key=lambda item: item.name):
         answered = each.source == "request" and each.role in {*roles, ROW_SELECTION}
         if each.required and given[each.name] is None and each.default is None and not answered:
-            help = "give run(inputs) a tensor for it; genai-run takes files (--image, --audio), and with --task "
-            help += f"--input {each.application or each.name}=VALUE"
+            help = _start_help(each) if each.name == _OUTPUT_START else _missing_help(each, profiled)
             raise RequestError("missing-input", f"input '{each.name}' is required and was not given", help=help)
+
+
+def _missing_help(spec: Input, profiled: bool) -> str:
+    """profiled: the package has profiles, which take any input on the command line."""
+    help = "give run(inputs) a tensor for it; genai-run takes files (--image, --audio)"
+    return f"{help}, and with --task --input {spec.application or spec.name}=VALUE" if profiled else help
+
+
+def _start_help(spec: Input) -> str:
+    name = spec.application or spec.name
+    help = (
+        "state decoder_start_token_id in generation_config.json (of a workflow: the default of the input) and compile "
+    )
+    return f"{help}again; or give the tokens that start the output to run(inputs), as {name}"
 
 
 def _refuse_alone(inputs: Sequence[Input], given: Mapping[str, Array]) -> None:

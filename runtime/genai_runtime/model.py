@@ -259,6 +259,7 @@ class Model(Speaking, DrawingSide):
                 overrides=replaced,
                 audience=audience,
                 speculate=speculates(self._manifest.data, speculate),
+                profiled=bool(self.profiles),
             )
 
         try:

@@ -94,6 +94,7 @@ class Request:
     exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it
     runs). overrides: overridable component -> the one to run in its place. audience: who follows it. speculate: let the
     package's proposer draft (of one row only); tally: counts its drafts.
+    profiled: whether the package has profiles.
     """
 
     tensors: Mapping[str, Array]
@@ -111,6 +112,7 @@ class Request:
     audience: Audience = field(default_factory=Audience)
     speculate: bool = False
     tally: Tally = field(default_factory=Tally)
+    profiled: bool = False
 
     def kept(self, cell: str, initial: Value) -> Value:
         """What the session stored for a cell, else the value it starts from."""

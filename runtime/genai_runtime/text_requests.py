@@ -79,6 +79,7 @@ class Requests:
                 audience=shared.audience,
                 speculate=shared.speculate,
                 tally=shared.tally,
+                profiled=bool(self._data["profiles"]),
             )
 
         return [lambda rows=rows: request(rows) for rows in groups]  # type: ignore[misc]
@@ -108,6 +109,7 @@ class Requests:
                 stop_on_eos,
                 sampling=(options,),
                 audience=audience,
+                profiled=bool(self._data["profiles"]),
             )
 
         return [lambda row=row: request(row) for row in range(len(prompts))]  # type: ignore[misc]

@@ -39,6 +39,7 @@ def check_text_side(package: Package) -> tuple[Problem, ...]:
     holder = text.chat_template or text.tokenizer_config or text.tokenizer
     try:
         template = read_chat_template(package.root, files, tokenizer)
+        template.parse()
         doubled = bool(template.templates) and doubles_start_token(tokenizer, template)
     except GenaiError as fault:
         return (*told, _warning(holder, fault))

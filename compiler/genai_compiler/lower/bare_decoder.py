@@ -28,6 +28,7 @@ from genai_compiler.lower.merge_facts import (
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import merge_paged, with_pages
+from genai_compiler.lower.output_start import OF_GENERATION, start_doubts
 from genai_compiler.lower.own_tokens import looked_up
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.stated import Fact, Stated
@@ -73,7 +74,8 @@ class DecoderSource:
 
     For a document of another form: what it states, how text files are read (None: as beside a `model.io` document),
     and the number of each layer whose caches `io` lists (empty: counted). zeros: inputs that are fed a constant 0.
-    combined: caches that hold keys and values together, for which `io` has no word.
+    combined: caches that hold keys and values together, for which `io` has no word. start_key: what names the token
+    that starts an output beside an encoder.
     """
 
     root: Path
@@ -87,6 +89,7 @@ class DecoderSource:
     layers: tuple[int, ...] = ()
     zeros: tuple[Port, ...] = ()
     combined: tuple[LayerPorts, ...] = ()
+    start_key: str = OF_GENERATION
 
     def facts(
         self,
@@ -140,6 +143,8 @@ class DecoderSource:
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or decoder.combined or static)
         problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
         problems += [self._two_networks(networks.flag)] if networks is not None and front is not None else []
+        root = self.places.find(()), ""
+        problems += start_doubts(prompt, text.decoder_start, root, self.start_key)
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
         if errors(problems) or decoder.token_ids is None or decoder.logits is None:
             raise CompileError(problems)

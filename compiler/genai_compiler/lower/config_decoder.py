@@ -22,6 +22,7 @@ from genai_compiler.lower.merge_facts import (
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
+from genai_compiler.lower.output_start import start_doubts
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.shifted_caches import merge_shift, merge_shifted, told_columns
@@ -127,13 +128,15 @@ def config_decoder(
     held = [*(each.capacity for each in states), *([shift.columns] if shift is not None else [])]
     length = merge_length(held, table, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
+    own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
+    start_path: DocPath = ("model", "decoder_start_token_id")
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
+    problems += start_doubts(start.prompt, own_start, named(config, start_path), "model.decoder_start_token_id")
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
-    own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
     facts = DecoderFacts(
         artifact=artifact,
         signature=signature,

@@ -191,6 +191,7 @@ def _facts(
         texts=lambda width: text_facts(form.text, reading.config, width),
         layers=reading.ports.layers,
         combined=reading.ports.combined,
+        start_key="tokens.decoder_start",
     )
     to_encoder = any(each.tokens for stage in beside.stages for each in stage.inputs)
     taken = (front.facts, front.tokens) if front is not None else (None, None)

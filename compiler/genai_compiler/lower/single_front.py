@@ -12,7 +12,7 @@ from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.file_fronts import FileFront
 from genai_compiler.lower.file_or_tensors import file_or_tensors
 from genai_compiler.lower.matching import rank_of
-from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said, processor_file
+from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said, file_text, processor_file
 from genai_compiler.lower.picture_front import lone_picture_front
 from genai_compiler.lower.sound_front import sound_front
 from genai_compiler.lower.sound_roles import MODE, is_told, sound_roles
@@ -21,6 +21,7 @@ from genai_compiler.problem import Problem
 from genai_compiler.read.audio_processor import describes_audio
 from genai_compiler.read.image_processor import describes_images
 from genai_compiler.read.signature import Port
+from genai_compiler.read.sound_processor import FILE
 from genai_compiler.read.special_tokens import SpecialTokens
 
 _DESCRIBES = ((IMAGE, describes_images), (AUDIO, describes_audio))
@@ -66,6 +67,11 @@ def processor_notes(root: Path, document: Data) -> Iterator[str]:
             own = f"request.{kind}" in workflow["inputs"]
             why = "the document's own program is" if own else "no graph here takes what it makes, or tensors are given"
             yield f"{name} says how {kind} files become tensors; it is not used: {why}"
+    text, _ = file_text(root, FILE)
+    known = text is not None and any(is_one(text) for _, is_one in _DESCRIBES)
+    of_samples = text is not None and isinstance(text.root, dict) and "sampling_rate" in text.root
+    if text is not None and not known and not of_samples:
+        yield f"{FILE} is not used: it is not known to say how pictures or sounds become tensors"
 
 
 def _processor_files(root: Path) -> Mapping[str, str]:

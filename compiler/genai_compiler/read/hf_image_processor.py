@@ -20,6 +20,9 @@ _OFFERED = frozenset({
     "do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_flip_channel_order"
 })  # fmt: skip
 """What is done, or is without effect on files: whatever else a class does is not followed."""
+_OF_PICTURES = (_OFFERED - {"do_normalize"}) | {"do_pad", "do_thumbnail"}
+"""What is done to pictures alone: a file that states one is of pictures, unless it tells of sound."""
+_OF_SOUND = frozenset({"sampling_rate", "feature_size", "feature_extraction"})
 _INNER = "image_processor"
 _NEAR = 1e-6
 
@@ -32,7 +35,9 @@ def hf_image(root: Json) -> tuple[Mapping[str, Json], DocPath] | None:
         return root, ()
     inner = root.get(_INNER)
     found = hf_image(inner) if isinstance(inner, dict) and _INNER not in inner else None
-    return (found[0], (_INNER,)) if found is not None else None
+    if found is not None:
+        return found[0], (_INNER,)
+    return (root, ()) if root.keys() & _OF_PICTURES and not root.keys() & _OF_SOUND else None
 
 
 def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
@@ -122,6 +127,10 @@ def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Att
 
 
 def _normalize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
+    if "image_processor_type" not in root and "image_mean" not in root:
+        what = "image_mean is not stated, nor an image_processor_type that has one of its own"
+        refuse(("image_mean",), what, "state image_mean and image_std, or do_normalize as false")
+        return
     found: dict[str, Any] = {"swaps": False}
     for key, name, usual in (("image_mean", "mean", CLIP_MEAN), ("image_std", "std", CLIP_STD)):
         value = root.get(key, list(usual))
