@@ -11,7 +11,7 @@ from pathlib import Path
 
 import genai_runtime
 import pytest
-from genai_compiler import driver
+from genai_compiler import convert_command, driver
 from genai_compiler.cli import main
 from genai_compiler.driver import STAGES
 from genai_compiler.emit import folder as folder_module
@@ -266,6 +266,23 @@ def test_a_bug_is_called_one(
         "plan tiny-gqa-v1",
     ):
         assert said in err.replace("plan package", "plan tiny-gqa-v1")
+    assert names(package.parent) == ["package"]
+
+
+def test_too_little_memory_is_no_bug_of_ours(
+    package: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(driver, "emit_executor", full)
+    monkeypatch.setattr(convert_command, "convert_package", full)
+    for command in ([str(package)], ["convert", str(package), "-o", str(package.parent / "made.yaml")]):
+        assert main(command) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "this machine's memory does not suffice" in err
+        assert "Traceback" not in err
     assert names(package.parent) == ["package"]
 
 

@@ -56,6 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InternalError as bug:
         _say_bug(bug)
         return EXIT_BUG
+    except MemoryError:
+        what = "this machine's memory does not suffice for the package: nothing was written"
+        print(
+            f"{what}; give the process more, or compile on a larger machine: the folder can be moved", file=sys.stderr
+        )
+        return EXIT_INPUT
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -13,12 +13,12 @@ from genai_compiler.problem import CompileError, InternalError
 def within(stage: str, plan: Plan | None = None) -> Iterator[None]:
     """What a stage raises unforeseen is a bug of ours: InternalError with its name and the plan that it had in hand.
 
-    CompileError, OSError (of the disk) and ModuleNotFoundError (of a library that an extra brings, and that is imported
-    when a package needs it) go through.
+    CompileError, OSError (of the disk), MemoryError and ModuleNotFoundError (of a library that an extra brings, and
+    that is imported when a package needs it) go through.
     """
     try:
         yield
-    except (CompileError, InternalError, OSError):
+    except (CompileError, InternalError, OSError, MemoryError):
         raise
     except Exception as bug:
         if isinstance(bug, ModuleNotFoundError) and library(bug):
