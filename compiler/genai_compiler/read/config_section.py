@@ -8,7 +8,7 @@ from typing import cast
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.config_json import ConfigText, Json
 from genai_compiler.read.config_keys import Form
-from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.places import DocPath, as_written, format_path
 from genai_compiler.read.right_form import Kind, right_form
 
 MOST = 2**31 - 1
@@ -140,4 +140,4 @@ def _is_beyond(value: Json, form: Form) -> bool:
 def _spell(value: Json) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return as_written(value)
