@@ -1,7 +1,10 @@
 """Loops of one token an iteration, long enough to settle; and how often one row has settled in such a loop."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from genai_runtime import abi
 
 from tests.property.components import BY_NAME
@@ -10,23 +13,23 @@ from tests.property.packages import Maker
 from tests.property.scopes import Scope, Value
 
 TAKEN = [0]
-"""How often executors that were imported after `count_settled` have taken the shorter way."""
+"""How often executors that were imported within `count_settled` have taken the shorter way."""
 SHORTEST, LONGEST = 12, 40
 
 
-def count_settled() -> None:
-    """From now on executors that are imported tell when they take the shorter way. Calling it again changes nothing."""
+@contextmanager
+def count_settled() -> Iterator[None]:
+    """Executors that are imported meanwhile tell when they take the shorter way."""
     real = abi.settled
-    if hasattr(real, "counted"):
-        return
 
     def counted(*runs: Any) -> bool:
         taken = real(*runs)
         TAKEN[0] += taken
         return taken
 
-    setattr(counted, "counted", True)  # noqa: B010 - a function has no such attribute of its own
-    abi.settled = counted
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(abi, "settled", counted)
+        yield
 
 
 def settling(maker: Maker, scope: Scope) -> tuple[list[Document], None]:

@@ -50,10 +50,10 @@ def made(
     bench: tuple[Bench, Library], dice: random.Random, *, rowwise: bool = False, pattern: Pattern | None = None
 ) -> tuple[Package, Subject]:
     """A package, compiled and loaded."""
-    count_settled()
     package = make_package(Maker(dice, bench[1], rowwise), pattern)
     text = dice.choice(("json", "yaml"))
-    return package, bench[0].compiled(package.document, text, frozenset(package.timed))
+    with count_settled():
+        return package, bench[0].compiled(package.document, text, frozenset(package.timed))
 
 
 def run_requests(package: Package, subject: Subject, dice: random.Random, rows: int | None = None) -> Counter[str]:
