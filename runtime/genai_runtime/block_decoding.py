@@ -39,7 +39,8 @@ class BlockDecoding(Decoding):
 
     def prompt(self) -> None:
         slots = self.spec.slots
-        self._buffers = shared_state(slots, 1, self.room.first) if self.spec.shared else []
+        room = self.room
+        self._buffers = shared_state(slots, 1, room.first, room.prompt) if self.spec.shared else []
         self._pasts = [] if self.spec.shared else empty_state(slots, 1)
         self._before = self._pasts
         self.logits[0] = self.run(self.ids[0, : int(self.lengths[0])].tolist(), last=True)[0]

@@ -20,7 +20,7 @@ from genai_runtime import binding
 from genai_runtime.cells import Cell, control, enter
 from genai_runtime.problem import ExecutionError, GenaiError
 from genai_runtime.sessions import Sessions
-from genai_runtime.state import FIRST_ROOM
+from genai_runtime.state import FIRST_ROOM, zeroed
 from genai_runtime.steady import WORTH_BINDING, Bank, Promise, put_off
 from genai_runtime.values import Array, Value, to_array, view
 
@@ -232,7 +232,10 @@ class Held:
         room = max(lengths.total, self.extent, min(most, max(2 * self._room, self.extent + FIRST_ROOM)))
         olds = self._buffers or [to_array(each) for each in self._initials]
         used = (slice(None),) * axis + (slice(0, self.extent),)
-        self._buffers = [_larger(old, axis, room, used) for old in olds]
+        forms = [((*old.shape[:axis], room, *old.shape[axis + 1 :]), old.dtype) for old in olds]
+        self._buffers = zeroed(forms, 2 * lengths.total >= room)
+        for old, new in zip(olds, self._buffers, strict=True):
+            new[used] = old[used]
         self._initials, self._room = (), room
 
     def _bank(self) -> Bank:
@@ -252,12 +255,6 @@ class Held:
     def _failed(self, what: str) -> ExecutionError:
         where = f"{self._spec.origin} (component '{self._spec.component}')"
         return ExecutionError("step-failed", what, origin=where)
-
-
-def _larger(old: Array, axis: int, room: int, used: tuple[slice, ...]) -> Array:
-    made = np.zeros((*old.shape[:axis], room, *old.shape[axis + 1 :]), dtype=old.dtype)
-    made[used] = old[used]
-    return made
 
 
 def _row_sums(value: Value) -> list[int]:

@@ -23,7 +23,7 @@ class InPlaceDecoding(Decoding):
     takes_chunks = takes_switches = True
 
     def prompt(self) -> None:
-        self.state = shared_state(self.spec.slots, self.rows, self.room.first)
+        self.state = shared_state(self.spec.slots, self.rows, self.room.first, self.room.prompt)
         bound = binding.new_bindings(self.first_session)
         feeds = self.prompt_feeds(self.room.first)
         values = self.known_to(self.first_session, self.as_values(feeds))

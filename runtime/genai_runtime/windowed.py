@@ -75,7 +75,7 @@ class WindowedDecoding(InPlaceDecoding):
             what = f"the prompt takes {padded} positions in windows, and the caches hold {self.room.fixed}"
             raise RequestError("prompt-too-long", what, help="give a shorter prompt")
         self.room = replace(self.room, prompt=padded, most=max(self.room.most, padded + 1))
-        self.state = shared_state(self.spec.slots, self.rows, self.room.first)
+        self.state = shared_state(self.spec.slots, self.rows, self.room.first, padded)
 
     def _take_place(self, value: Value, place: int) -> None:
         """`logits` := of one position of the last window."""

@@ -12,7 +12,7 @@ from genai_compiler.plan.uses import walk
 from genai_compiler.read.activations import Extents
 
 HUGE = 4 << 20
-"""From so many bytes on numpy asks the system for huge pages: a buffer's unused room is then in memory as well."""
+"""From so many bytes on numpy asks the system for huge pages: what an array does not use is then in memory as well."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,15 @@ def _bytes(group: StateGroup, rows: int, length: int) -> int:
     return sum(prod(slot_extents(slot, rows, length)) * SIZE[slot.dtype] for slot in group.slots)
 
 
-def _touched(group: StateGroup, rows: int, filled: int, room: int) -> int:
-    """Bytes in memory of buffers with `room`, of which so many entries are written."""
-    return sum(
-        size if (size := prod(slot_extents(slot, rows, room)) * SIZE[slot.dtype]) >= HUGE else size * filled // room
-        for slot in group.slots
-    )
+def _touched(group: StateGroup, rows: int, filled: int, room: int, used: int) -> int:
+    """Bytes in memory of buffers with `room`, of which so many entries are written; used: those known when it was made.
+
+    With half of the room known the runtime makes one block of all.
+    """
+    sizes = [prod(slot_extents(slot, rows, room)) * SIZE[slot.dtype] for slot in group.slots]
+    if 2 * used >= room and sum(sizes) >= HUGE:
+        return sum(sizes)
+    return sum(size if size >= HUGE else size * filled // room for size in sizes)
 
 
 def _shared(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:
@@ -76,14 +79,15 @@ def _shared(group: StateGroup, lengths: Lengths) -> tuple[int, int, str]:
         size = _bytes(group, lengths.batch, group.capacity)
         return size, size, f"one buffer of {group.capacity} entries a tensor"
     room, most = lengths.first_room, max(lengths.context, lengths.prompt + 1)
-    first = _touched(group, lengths.batch, lengths.prompt, room)
+    used = lengths.prompt
+    first = _touched(group, lengths.batch, lengths.prompt, room, used)
     largest, rooms = first, [room]
     while room < most:
         larger = max(room + 1, min(most, 2 * room))
-        moving = _bytes(group, lengths.batch, room) + _touched(group, lengths.batch, room, larger)
-        largest, room = max(largest, moving), larger
+        moving = _bytes(group, lengths.batch, room) + _touched(group, lengths.batch, room, larger, room)
+        largest, used, room = max(largest, moving), room, larger
         rooms.append(room)
-    largest = max(largest, _touched(group, lengths.batch, min(lengths.context, room), room))
+    largest = max(largest, _touched(group, lengths.batch, min(lengths.context, room), room, used))
     shown = ", ".join(str(each) for each in rooms)
     return first, largest, f"one buffer a tensor, room for {shown} tokens in turn; old and new while it moves"
 
@@ -117,14 +121,17 @@ def _step(group: StateGroup) -> int:
 
 def _held(group: StateGroup, hold: Hold, lengths: Lengths, values: Mapping[str, Extents]) -> tuple[int, int, str]:
     """Buffers that take over cells: the cells stay with the session that made them, in its workspace."""
-    size = room = 0
+    sizes, room, written = list[int](), 0, 0
     for _, initial in hold.cells:
         extents = list(values.get(initial, ()))
         if len(extents) > hold.axis:
             filled = extents[hold.axis]
             room = max(lengths.context, filled) + min(FIRST_ROOM, max(lengths.context - lengths.prompt, 0))
-            whole = prod(extents) // max(filled, 1) * room * SIZE[group.slots[0].dtype]
-            size += whole if whole >= HUGE else whole * max(filled, lengths.context) // room
+            sizes.append(prod(extents) // max(filled, 1) * room * SIZE[group.slots[0].dtype])
+            written = max(filled, lengths.context)
+    known = lengths.prompt if lengths.context - lengths.prompt <= FIRST_ROOM else written
+    together = sum(sizes) >= HUGE and 2 * known >= room
+    size = sum(each if together or each >= HUGE else each * written // room for each in sizes)
     return size, size, f"one buffer of {room} entries a cell, beside what was there before the loop"
 
 
