@@ -20,6 +20,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --editable
 COMPILER := $(shell find compiler templates schema -name '*.py' -o -name '*.j2' -o -name '*.json')
 MODEL := build/smollm2
+# Processes that share the fast tests, a file to each at a time; JOBS=0 runs them in this one, as a debugger needs it.
+JOBS ?= auto
 ARGS ?=
 
 .PHONY: help demo test test-heavy test-long fuzz lint types golden golden-update bench bench-peers bench-packages packages setup venv clean FORCE
@@ -35,7 +37,7 @@ demo: $(MODEL)/v1.compiled/manifest.json ## build a small real model package, co
 	@echo; echo 'Your turn: $(BIN)/genai-run $(MODEL)/v1.compiled --chat'
 
 test: $(VENV)/dev.stamp ## every test but the heavy ones (ARGS="-k name" goes to pytest)
-	$(BIN)/python -m pytest -m "not heavy and not long" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not heavy and not long" $(ARGS)
 
 test-heavy: $(VENV)/dev.stamp packages ## the tests on the real model, and the networked ones
 	$(BIN)/python -m pytest -m heavy $(ARGS)

@@ -130,7 +130,7 @@ def test_numpys_whole_numbers_are_ids(model: Models) -> None:
         ({3: [1]}, "bad-inputs"),
         ({"times": [[1], [1, 2]], "step": [1]}, "bad-value"),
         ({"times": None, "step": [1]}, "bad-value"),
-        ({"times": object(), "step": [1]}, "bad-value"),
+        ({"times": ..., "step": [1]}, "bad-value"),
     ],
     ids=repr,
 )
@@ -145,12 +145,12 @@ def test_a_session_is_named_by_text(model: Models, session: Any) -> None:
     refused(lambda: counter.reset(session), "bad-session")
 
 
-@pytest.mark.parametrize("stop", [5, b"ab", object(), [5], [None], [""], ""], ids=repr)
+@pytest.mark.parametrize("stop", [5, b"ab", ..., [5], [None], [""], ""], ids=repr)
 def test_stop_is_text(model: Models, stop: Any) -> None:
     refused(lambda: model(CASE).generate([1], stop=stop), "bad-stop")
 
 
-@pytest.mark.parametrize("tools", [object(), 5, "ab", {"a": 1}], ids=repr)
+@pytest.mark.parametrize("tools", [..., 5, "ab", {"a": 1}], ids=repr)
 def test_tools_are_a_list(model: Models, tools: Any) -> None:
     refused(lambda: model(CASE).chat([{"role": "user", "content": "a"}], tools=tools), "bad-tools")
 

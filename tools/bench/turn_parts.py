@@ -40,7 +40,7 @@ TURNS = {
             Scenario(256, 16, (LOOP, "tokens", "genai"), 5),
             Scenario(512, 4, (LOOP, "tokens", "genai", AGAIN), 9),
             Scenario(1024, 32, (LOOP, "tokens", "genai", "optimum", "numpy", AGAIN), 7),
-            Scenario(2048, 16, (LOOP, "tokens", "genai"), 3),
+            Scenario(2048, 16, (LOOP, "tokens", "genai"), 3, renew=1),
         ),
     ),
     "context-int8": Turns("int8", (Scenario(1024, 32, (LOOP, "tokens", "optimum", "numpy", AGAIN), 5),)),
