@@ -147,8 +147,31 @@ FOR_ONE: dict[str, Callable[[Sketch, Any], Any]] = {
         sketch.op.Reshape(sketch.op.Gather(cut, sketch.weight("first", np.array(0)), axis=0), [0, -1]), [0]
     ),
     "no axis": lambda sketch, cut: sketch.op.Unsqueeze(sketch.op.Reshape(sketch.op.Squeeze(cut, [0]), [0, -1]), [0]),
+    "a token in front": lambda sketch, cut: sketch.op.Slice(
+        sketch.op.Concat(
+            sketch.weight("class", weights(82, 1, HIDDEN, 1)), sketch.op.Reshape(cut, [0, HIDDEN, -1]), axis=2
+        ),
+        *(sketch.weight(name, np.array([at])) for name, at in (("from", 1), ("to", 2**31 - 1), ("along", 2))),
+    ),
+    "a part of the axis": lambda sketch, cut: sketch.op.Reshape(
+        sketch.op.Slice(cut, *(sketch.weight(name, np.array([at])) for name, at in (("a", 0), ("b", 1), ("c", 0)))),
+        [0, HIDDEN, -1],
+    ),
+    "pictures second": lambda sketch, cut: sketch.op.Transpose(
+        sketch.op.Reshape(
+            sketch.op.Transpose(sketch.op.Reshape(cut, [0, HIDDEN, -1]), perm=[2, 0, 1]), [-1, 1, HIDDEN]
+        ),
+        perm=[1, 2, 0],
+    ),
+    "all along the axis": lambda sketch, cut: sketch.op.Add(
+        sketch.op.Reshape(cut, [0, HIDDEN, -1]),
+        sketch.op.ReduceMax(sketch.op.Reshape(cut, [0, HIDDEN, -1]), [0], keepdims=1),
+    ),
+    "one scale": lambda sketch, cut: sketch.op.DequantizeLinear(
+        *sketch.op.DynamicQuantizeLinear(sketch.op.Reshape(cut, [0, HIDDEN, -1]), _outputs=3)
+    ),
 }
-"""What a tracer that has seen one picture writes, though the export calls the axis dynamic."""
+"""What a tracer that has seen one picture writes, though the export calls the axis dynamic; and what mixes pictures."""
 
 
 @pytest.mark.parametrize("how", FOR_ONE)

@@ -46,6 +46,7 @@ from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.place_entries import place_entries
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
+from genai_compiler.plan.row_scales import row_notes
 from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import changed_effects, verify
@@ -144,6 +145,7 @@ def _whole(root: Path, out: str | Path | None, options: Options, trace: Trace, h
     plan, warnings = _planned(loaded, options, trace)
     problems = ordered((*loaded.warnings, *warnings, *of_text, *sound_side(loaded)[1]))
     notes = (*loaded.notes, *task_views(loaded)[2], *context_notes(loaded), *limit_notes(plan))
+    notes = (*notes, *row_notes(plan, loaded))
     with within("memory", plan):
         memory = predicted(plan, loaded, options.memory) if options.memory is not None else None
     if options.stop_after != "emit":

@@ -1,10 +1,12 @@
 """Readers linked to a decoder that runs in two places, and a selection that moves before its projection."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import genai_runtime
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -13,6 +15,7 @@ from genai_compiler import Options, compile_package
 from genai_compiler.driver import plan_package
 from genai_compiler.emit import linked_graph
 from genai_compiler.passes.hoist_selection import hoist_selection
+from genai_compiler.passes.joinable import LIGHT
 from genai_compiler.passes.link_readers import link_readers
 from genai_compiler.passes.profile import Profile, profile_of
 from genai_compiler.plan.edits import Linked
@@ -25,6 +28,7 @@ from genai_compiler.read.load import load_package
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from tests.conftest import FIXTURES
+from tests.reference.plain_loop import greedy
 
 HELD = FIXTURES / "tiny-held-state"
 Base = tuple[Plan, Profile]
@@ -279,3 +283,17 @@ def test_a_moved_selection_gives_the_same(name: str, base: Base, tmp_path: Path)
     logits = ort.InferenceSession(HELD / "model.onnx").run(["logits"], given)[0]
     wanted = ort.InferenceSession(MOVES[name].SerializeToString()).run(None, {"logits": logits, "lengths": lengths})[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("heavy", ["state_update", "sampler", "termination", "initializer"])
+def test_two_heavy_graphs_of_which_one_reads_the_other(heavy: str, tmp_path: Path) -> None:
+    """What is linked already is no reader that may join; nor is it forgotten."""
+    package = shutil.copytree(FIXTURES / "tiny-turns", tmp_path / "package")
+    model = onnx.load(package / f"{heavy}.onnx")
+    large = np.zeros(LIGHT // 4 + 1, np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(large, "large"))
+    onnx.save(model, package / f"{heavy}.onnx")
+    compile_package(package, tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as compiled:
+        tokens = compiled.generate([1, 9, 14], max_new_tokens=20, stop_on_eos=False).tokens
+    assert tokens == greedy(package / "model.onnx", [1, 9, 14], 20, ())

@@ -5,7 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 from genai_compiler.read.attention import CacheOp, cache_ops, writes_in_place
-from genai_compiler.read.graph_facts import LengthSwitch, last_token_only, length_switches, mask_use, random_ops
+from genai_compiler.read.graph_facts import (
+    LengthSwitch,
+    last_token_only,
+    length_switches,
+    mask_use,
+    random_ops,
+    scale_of_all,
+)
 from genai_compiler.read.nodes import Constants
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
@@ -184,6 +191,24 @@ def test_random_operators() -> None:
         helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner),
     ]
     assert random_ops(model(nodes, "x c", "y n")) == ("RandomNormalLike", "inside", "inside")
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (node("DynamicQuantizeLinear", "x", "n s z"), "DynamicQuantizeLinear"),
+        (node("DynamicQuantizeLinear", "x", "n s z", "ai.onnx"), "DynamicQuantizeLinear"),
+        (node("DynamicQuantizeMatMul", "x c x x", "n", CONTRIB), "DynamicQuantizeMatMul"),
+        (node("QuantizeLinear", "x c c", "n"), ""),
+        (node("MatMulNBits", "x c c", "n", CONTRIB, accuracy_level=4), ""),
+        (node("DynamicQuantizeLinear", "x", "n s z", "somebody.else"), ""),
+    ],
+)
+def test_one_scale_for_all(made: NodeProto, wanted: str) -> None:
+    assert scale_of_all(model([made], "x c", "n")) == wanted
+    inner = helper.make_graph([made], "inner", [], [helper.make_tensor_value_info("n", 1, None)])
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    assert scale_of_all(model([branch], "x c", "y")) == wanted
 
 
 @pytest.mark.parametrize(

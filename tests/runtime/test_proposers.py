@@ -12,6 +12,7 @@ from genai_runtime import ExecutionError, RequestError
 from genai_runtime.publish import Publisher
 
 from tests.conftest import FIXTURES
+from tests.rounded_graphs import rounded
 from tests.speculative_packages import (
     BLOCK,
     CHAIN,
@@ -238,6 +239,19 @@ def test_a_proposer_that_is_not_driven_leaves_the_tokens_as_they_are_and_says_wh
     with pytest.raises(RequestError, match="no-proposer") as refused:
         drafted(model, PROMPTS[0])
     assert told["reason"] in str(refused.value)
+
+
+def test_a_target_that_rounds_all_tokens_of_a_run_by_one_scale_is_not_driven(tmp_path: Path) -> None:
+    """Verified together, its tokens would be rounded otherwise than one by one."""
+
+    def round_target(folder: Path, _: Document) -> None:
+        onnx.save(rounded(onnx.load(folder / "model.onnx")), folder / "model.onnx")
+
+    model = variant(tmp_path, BLOCK, round_target)
+    told = model.describe()["speculation"]
+    assert (told["driven"], "DynamicQuantizeLinear" in told["reason"]) == (False, True)
+    generation = model.generate(PROMPTS[0], temperature=0, stop_on_eos=False)
+    assert (generation.tokens, generation.stats.drafted) == (plain(tmp_path / "package", PROMPTS[0]), 0)
 
 
 def test_a_package_without_a_proposer_refuses_to_draft(model: Models) -> None:

@@ -5,19 +5,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from genai_compiler.emit.names import Names, literal
-from genai_compiler.read.single_numbers import NumberProgram, NumberPut, NumberStep, Operand
+from genai_compiler.read.single_numbers import ROUNDED, NumberProgram, NumberPut, NumberStep, Operand
 
 EXPRESSIONS: Mapping[str, str] = {
     "Add": "{} + {}", "Sub": "{} - {}", "Mul": "{} * {}", "Neg": "-{}", "Abs": "abs({})",
     "BitwiseAnd": "{} & {}", "BitwiseOr": "{} | {}", "BitwiseXor": "{} ^ {}", "BitwiseNot": "~{}",
     "Equal": "{} == {}", "Less": "{} < {}", "LessOrEqual": "{} <= {}", "Greater": "{} > {}",
     "GreaterOrEqual": "{} >= {}",
+    **dict.fromkeys(ROUNDED, "{}"),
     "And": "{} and {}", "Or": "{} or {}", "Xor": "{} != {}", "Not": "not {}", "Where": "{1} if {0} else {2}",
 }  # fmt: skip
 """Operator -> the same of Python's numbers. A whole number may leave its type where OVERFLOWS says so."""
-OVERFLOWS = ("Add", "Sub", "Mul", "Neg", "Abs", "Cast")
-BITS: Mapping[str, int] = {"int64": 64, "int32": 32}
-"""Numbers of fewer bits, the sign not counted, are certain to be of the type."""
+OVERFLOWS = ("Add", "Sub", "Mul", "Neg", "Abs", "Cast", *ROUNDED)
+BITS: Mapping[str, int] = {"int64": 64, "int32": 32, **dict.fromkeys(ROUNDED, 54)}
+"""Numbers of fewer bits, the sign not counted, are certain to be of the type, or to be what the operator gives."""
 
 
 @dataclass
@@ -52,7 +53,8 @@ class NumberViews:
         """What must hold: each place is in its row, each number in its type."""
         places = dict.fromkeys(f"0 <= {self._text(put.place)} < len({self.rows[put.row]})" for put in self.program.puts)
         sums = [step for step in self.program.steps if step.operator in OVERFLOWS and not self._counts_on(step)]
-        types = (f"{self._text(each.gives)}.bit_length() < {BITS[each.dtype]}" for each in sums if each.dtype in BITS)
+        bits = ((each, BITS.get(each.operator, BITS.get(each.dtype))) for each in sums)
+        types = (f"{self._text(each.gives)}.bit_length() < {most}" for each, most in bits if most is not None)
         return (*places, *types)
 
     def writing(self, results: Mapping[str, str]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def link_readers(plan: Plan, profile: Profile) -> Plan:
             for site in sites:
                 site.after_checks = tuple(_from_outside(check, site, extents) for check in site.checks())
             plan = _linked(plan, component, group, profile.costs) if group.results else plan
-            plan = replace(plan, boundaries=tuple(_told(plan, component.name, group)))
+            joinable.plan = plan = replace(plan, boundaries=tuple(_told(plan, component.name, group)))
             found = _sites(plan) if group.results else found
     return plan
 

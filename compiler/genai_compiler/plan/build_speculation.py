@@ -23,6 +23,7 @@ from genai_compiler.read.document import (
     SubsetVocabulary,
 )
 from genai_compiler.read.document import StateGroup as DeclaredGroup
+from genai_compiler.read.graph_facts import scale_of_all
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.signature import Port, dtype_name
 
@@ -116,6 +117,8 @@ class _Drafts:
             raise Unfit(f"the target '{facts.component}' takes later tokens by another network than a prompt")
         if facts.switch:
             raise Unfit(f"the target '{facts.component}' changes its tables by length, for all tokens of a run at once")
+        if operator := scale_of_all(self.target.model):
+            raise Unfit(f"{operator} in the target '{facts.component}' rounds all tokens of a run by one scale")
         if facts.one_token:
             raise Unfit(f"the target '{facts.component}' takes one token a run, so that it can't verify several")
         if facts.last_logits_only or (port.shape is not None and len(port.shape) != 3):

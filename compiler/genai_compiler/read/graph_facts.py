@@ -1,7 +1,7 @@
 """Facts of a decoder graph that a caller must know and no signature tells: each is proven from the edges.
 
 How the attention mask is used, where the graph changes its tables by length, whether logits are cut to the last
-position, and which operators draw random numbers.
+position, which operators draw random numbers, and which round all of a tensor by one scale.
 """
 
 from collections import defaultdict
@@ -12,6 +12,7 @@ from typing import Literal
 from onnx import GraphProto, ModelProto, NodeProto
 
 from genai_compiler.read.nodes import (
+    CONTRIB,
     Constants,
     all_nodes,
     constant_ints,
@@ -36,6 +37,10 @@ _SCALAR_STEPS = frozenset(
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
+_SCALING = frozenset(
+    {("", "DynamicQuantizeLinear"), (CONTRIB, "DynamicQuantizeMatMul"), (CONTRIB, "DynamicQuantizeLSTM")}
+)
+"""Take the scale that they round by from the least and the largest number of a whole tensor."""
 _ROW_WISE = frozenset(
     {"MatMul", "MatMulNBits", "MatMulBnb4", "Gemm", "Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh", "Softmax"}
     | {"Where", "Clip", "Unsqueeze", "Squeeze", "Reshape"}
@@ -111,6 +116,13 @@ def random_ops(model: ModelProto) -> tuple[str, ...]:
     """Names of the nodes that draw random numbers inside the graph, nested graphs and functions included."""
     found = (node for node in all_nodes(model) if node.op_type in _RANDOM and is_onnx(node))
     return tuple(node.name or node.op_type for node in found)
+
+
+def scale_of_all(model: ModelProto) -> str:
+    """The operator by which what a run makes of one row, picture or position depends on the others in it; "" where
+    there is none: one scale is found for all of them, and each is rounded by it.
+    """
+    return min((name for domain, name in op_types(model) if (domain, name) in _SCALING), default="")
 
 
 def op_types(model: ModelProto) -> frozenset[tuple[str, str]]:

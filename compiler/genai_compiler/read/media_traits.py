@@ -11,6 +11,7 @@ from math import isqrt
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from genai_compiler.read.first_axis import fixes_first_axis
+from genai_compiler.read.graph_facts import scale_of_all
 from genai_compiler.read.nodes import Constants, input_at, is_onnx
 
 _WHOLE = frozenset[int]({TensorProto.INT32, TensorProto.INT64})
@@ -38,7 +39,7 @@ _MOST = 256
 class MediaTraits:
     """entries: (input for a medium's features, the token in whose places they go). merge: patches of the edge of the
     square that an entry stands for; patch: pixels of a patch's edge. 0: the graph does not tell. single: the graph is
-    written for one picture a run, whatever its ports declare.
+    written for one picture a run, whatever its ports declare, or would round several by one scale.
     """
 
     entries: tuple[tuple[str, int], ...] = ()
@@ -53,7 +54,8 @@ NO_TRAITS = MediaTraits()
 def media_traits(model: ModelProto) -> MediaTraits:
     """What a graph tells, each only where no other reading is possible."""
     trails = _Trails(model.graph)
-    return MediaTraits(tuple(sorted(trails.entries())), trails.merge(), trails.patch(), fixes_first_axis(model.graph))
+    single = fixes_first_axis(model.graph) or bool(scale_of_all(model))
+    return MediaTraits(tuple(sorted(trails.entries())), trails.merge(), trails.patch(), single)
 
 
 class _Trails:

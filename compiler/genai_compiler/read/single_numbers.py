@@ -17,8 +17,10 @@ Operand = str | int
 """A value by name, or a constant: a truth value is one of Python's own."""
 DTYPES: Mapping[int, str] = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
 WHOLE = ("int64", "int32")
-SAME = ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
+SAME = ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "ReduceMax", "ReduceMin")
 """Give the one element of their first input, whatever constant axes or extents the second one states."""
+ROUNDED = ("ReduceSum", "ReduceProd")
+"""The same, but by way of float64 (ONNX Runtime 1.32): an int64 of more than 53 bits becomes another one."""
 CALCULATED = ("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
 COMPARED = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 LOGICAL = ("And", "Or", "Xor", "Not")
@@ -177,9 +179,9 @@ class _Reading:
         first = taken[0] if taken else None
         if not is_onnx(node) or any(each.g.node or each.graphs for each in node.attribute):
             raise NotNumbers(f"its operator {op}")
-        if op in SAME and isinstance(first, _Number):
+        if op in (*SAME, *ROUNDED) and isinstance(first, _Number):
             if all(name in fixed or not name for name in node.input[1:]) or (op == "Reshape" and _ones(taken[1:])):
-                return first
+                return self._rounded(op, first, gives) if op in ROUNDED else first
         elif op == "Shape" and isinstance(first, _Number):
             return _Extents()
         elif op == "Expand" and isinstance(first, _Number) and _ones(taken[1:]):
@@ -191,6 +193,12 @@ class _Reading:
             if numbers and len(numbers) == len(taken):
                 return self._step(node, numbers, gives)
         raise NotNumbers(f"its operator {op}")
+
+    def _rounded(self, op: str, number: _Number, gives: str) -> _Number:
+        if number.dtype != "int64":
+            return number
+        self.steps.append(NumberStep(op, (number.operand,), gives, number.dtype))
+        return _Number(gives, number.dtype, number.bits)
 
     def _step(self, node: NodeProto, numbers: list[_Number], gives: str) -> _Number:
         op, dtypes = str(node.op_type), {each.dtype for each in numbers}
