@@ -95,12 +95,18 @@ def save(task: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """A task as JSON on standard input, facts() as JSON out: a process of its own, as native code reads graphs."""
+    """A task as JSON on standard input, facts() as JSON out: a process of its own, as native code reads graphs.
+
+    Where there are no facts nothing is optimised: nobody could tell later whether the graph fits.
+    """
     import json
     import sys
 
-    save(json.load(sys.stdin))
-    print(json.dumps(facts()))
+    binding.require()
+    known = facts()
+    if known is not None:
+        save(json.load(sys.stdin))
+    print(json.dumps(known))
 
 
 if __name__ == "__main__":

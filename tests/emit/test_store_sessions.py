@@ -199,9 +199,8 @@ def ended(code: int, words: str, said: str = "null") -> Callable[..., Any]:
     [
         (ended(1, "Traceback\nFail: no kernel for X\n"), "is not stored: Fail: no kernel for X"),
         (ended(-11, ""), "is not stored: the process that opened it ended with -11"),
-        (ended(0, ""), "is not stored: this system does not tell its processor"),
     ],
-    ids=["refused", "crashed", "no facts"],
+    ids=["refused", "crashed"],
 )
 def test_what_fails_is_told_and_the_folder_is_whole_without(
     process: Callable[..., Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -212,6 +211,19 @@ def test_what_fails_is_told_and_the_folder_is_whole_without(
     assert reason in notes
     monkeypatch.undo()
     assert genai_runtime.load(tmp_path / "out", threads=1).notices == ()
+
+
+def test_a_system_that_tells_no_processor_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+
+    def untold(*_: object, **__: object) -> Any:
+        asked.append(None)
+        return subprocess.CompletedProcess((), 0, "null", "")
+
+    monkeypatch.setattr(stored.subprocess, "run", untold)
+    entry, notes = store(FIXTURES / "tiny-media-v2", tmp_path / "out")
+    assert (entry, len(asked)) == (None, 1)
+    assert notes.count("sessions are not stored: this system does not tell its processor") == 1
 
 
 def test_another_processor_of_choice_has_none(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def test_flat_keys_beyond_bounds_are_refused(tmp_path: Path, key: str) -> None:
 @pytest.mark.parametrize(("key", "value"), [("image_mean", [1e300, 0, 0]), ("image_std", [1, 1e-320, 1])])
 def test_numbers_that_make_levels_infinite_are_refused(tmp_path: Path, key: str, value: list[float]) -> None:
     keys = {"image_processor_type": "Some", "resample": 3, "size": {"height": 8, "width": 8}}
+    keys |= {"image_mean": [0, 0, 0], "image_std": [1, 1, 1]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**keys, key: value}))
     with pytest.raises(CompileError, match=f"bad-processor: {key} is"):
         read_image_processor(tmp_path, "preprocessor_config.json")

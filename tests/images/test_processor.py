@@ -129,6 +129,25 @@ def test_flat_keys_of_fixed_pictures(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted.transpose(2, 0, 1), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("keys", "path", "way"),
+    [
+        ({"image_std": HALF["std"]}, "image_mean", "do_normalize as false"),
+        ({"image_mean": HALF["mean"]}, "image_std", "do_normalize as false"),
+        ({"do_normalize": False, "crop_size": 6}, "crop_size", "state do_center_crop"),
+    ],
+)
+def test_what_the_class_would_decide_is_not_assumed(tmp_path: Path, keys: dict[str, Any], path: str, way: str) -> None:
+    """Classes differ: the mean of one is that of another's pictures, and cut out is what another shows whole."""
+    flat_file(tmp_path, size={"height": 8, "width": 8}, **keys)
+    with pytest.raises(CompileError) as refused:
+        read_image_processor(tmp_path, "preprocessor_config.json")
+    (told,) = refused.value.problems
+    assert (told.code, told.path) == ("bad-processor", path)
+    assert "a matter of the class" in told.what
+    assert way in told.help
+
+
 def test_flat_keys_of_a_shortest_edge_and_a_crop(tmp_path: Path) -> None:
     levels, data = picture(20, 30)
     keys = {"size": {"shortest_edge": 8}, "do_center_crop": True, "crop_size": 6, "do_normalize": False}
@@ -141,6 +160,7 @@ def test_flat_keys_of_a_shortest_edge_and_a_crop(tmp_path: Path) -> None:
 def test_flat_keys_round_halves_to_even(tmp_path: Path, size: tuple[int, int], wanted: tuple[int, int]) -> None:
     """1.5 and 2.5 are 2, as Python rounds them and the processor does, which is written in it."""
     keys = {"size": {"shortest_edge": 784, "longest_edge": 12600}, "patch_size": 14, "merge_size": 2}
+    keys |= {"do_normalize": False}
     tensors = made(flat_file(tmp_path, temporal_patch_size=1, **keys), [picture(*size)[1]], "image_grid_thw")
     assert tensors["image_grid_thw"].tolist() == [[1, wanted[0] // 14, wanted[1] // 14]]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from genai_compiler.read.own_tables import Limit, own_limits
+from genai_compiler.read.own_tables import Limit, grown_rows, own_limits, shifted_rows
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 ROWS, WIDTH = 7, 4
@@ -36,6 +36,8 @@ HELD = {
     "table": table(),
     "places": np.arange(ROWS).reshape(1, ROWS),
     "two": np.array(2),
+    "six": np.array(6),
+    "back": np.array(-1),
     "twos": np.array([2]),
 }
 EMBED = node("Gather", ["words", "ids"], ["x"])
@@ -77,6 +79,16 @@ def by_running_sum() -> Built:
     return [*nodes, SUM], HELD, "y"
 
 
+def looked_up(*made: NodeProto) -> Built:
+    """What the nodes make of the length n, as `i`, looks into the table."""
+    nodes = [node("Shape", ["ids"], ["s"]), node("Gather", ["s", "one"], ["n"]), *made]
+    return [*nodes, node("Gather", ["table", "i"], ["y"])], HELD, "y"
+
+
+UP = node("Range", ["zero", "n", "one"], ["r"])
+"""0, 1, ... up to the length."""
+
+
 def by_convolutions(stride: int, dilation: int) -> Built:
     """The whole table beside what two convolutions leave of a sound."""
     random = np.random.default_rng(1)
@@ -100,16 +112,37 @@ CASES: list[tuple[str, Built, Any]] = [
     ("head of a list of positions", by_head_of_numbers(), IDS),
     ("head of the table", by_head_of_table(), IDS),
     ("running sum", by_running_sum(), IDS),
+    ("numbers taken from a constant", looked_up(UP, node("Sub", ["six", "r"], ["i"])), IDS),
+    ("a constant taken away", looked_up(UP, node("Sub", ["r", "two"], ["i"])), IDS),
+    ("downwards", looked_up(node("Sub", ["n", "one"], ["l"]), node("Range", ["l", "back", "back"], ["i"])), IDS),
+    (
+        "downwards, from behind",
+        looked_up(node("Range", ["n", "zero", "back"], ["d"]), node("Sub", ["one", "d"], ["i"])),
+        IDS,
+    ),
+    ("every other one", looked_up(node("Range", ["one", "n", "two"], ["i"])), IDS),
+    ("twice as far", looked_up(UP, node("Mul", ["two", "r"], ["t"]), node("Add", ["t", "one"], ["i"])), IDS),
+    (
+        "a length that a constant is added to",
+        looked_up(node("Add", ["two", "n"], ["l"]), node("Range", ["zero", "l", "one"], ["i"])),
+        IDS,
+    ),
     ("convolutions", by_convolutions(2, 1), SOUND),
     ("dilated convolutions", by_convolutions(3, 2), SOUND),
 ]
 
 
-def runs(model: ModelProto, takes: Any) -> Callable[[int], bool]:
-    """Whether ONNX Runtime runs the graph on an input so long."""
+def opened(model: ModelProto) -> onnxruntime.InferenceSession:
+    """As the graph is: a Gather by a Range, optimised, is a Slice, which gives fewer rows than were asked for."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def runs(model: ModelProto, takes: Any) -> Callable[[int], bool]:
+    """Whether ONNX Runtime runs the graph on an input so long."""
+    session = opened(model)
 
     def at(length: int) -> bool:
         given = np.ones((1, length), np.int64) if takes == IDS else np.ones((1, 2, length), np.float32)
@@ -131,6 +164,64 @@ def test_a_run_works_up_to_the_limit_and_no_further(built: Built, takes: Any) ->
     least = limit.least or 2
     assert [at(each) for each in (least, limit.most, limit.most + 1)] == [True, True, False]
     assert not limit.least or not at(limit.least - 1)
+
+
+MASK = [node("Equal", ["ids", "six"], ["e"]), node("Not", ["e"], ["t"]), node("Cast", ["t"], ["m"], to=7)]
+"""1 for every number but 6."""
+MOVED: dict[str, list[NodeProto]] = {
+    "as they are": [node("Identity", ["ids"], ["i"])],
+    "times a mask": [*MASK, node("Mul", ["ids", "m"], ["i"])],
+    "a mask times them": [*MASK, node("Mul", ["m", "ids"], ["k"]), node("Add", ["k", "two"], ["i"])],
+    "times a constant": [node("Mul", ["ids", "two"], ["i"])],
+    "two taken away": [node("Sub", ["ids", "two"], ["i"])],
+    "taken from a constant": [node("Sub", ["six", "ids"], ["i"])],
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_inputs_own_numbers_look_into_the_table(name: str) -> None:
+    """So many positions, from 0 on, as ONNX Runtime finds rows for."""
+    model = graph(([*MOVED[name], node("Gather", ["table", "i"], ["y"])], HELD, "y"))
+    most = shifted_rows(model, "ids")
+    assert most is not None
+    session = opened(model)
+    session.run(None, {"ids": np.array([[0, most - 1]])})
+    with pytest.raises(Exception, match="indices element out of data bounds"):
+        session.run(None, {"ids": np.array([[most]])})
+
+
+def behind_past(*made: NodeProto, step: str = "one") -> ModelProto:
+    """Numbers `r` from what a cache holds on, one for each of the new tokens; `i` of them looks into the table."""
+    value = helper.make_tensor_value_info
+    length = [node("Shape", ["past"], ["p"]), node("Gather", ["p", "one"], ["q"]), node("Add", ["q", "n"], ["e"])]
+    model = graph(looked_up(*length, node("Range", ["q", "e", step], ["r"]), *made))
+    model.graph.input.append(value("past", TensorProto.FLOAT, ["rows", "held"]))
+    return model
+
+
+@pytest.mark.parametrize(
+    "made",
+    [node("Identity", ["r"], ["i"]), node("Add", ["two", "r"], ["i"]), node("Sub", ["r", "two"], ["i"]),
+     node("Sub", ["six", "r"], ["i"]), node("Mul", ["r", "two"], ["i"])],
+    ids=["as they are", "two added", "two taken away", "taken from six", "doubled"],
+)  # fmt: skip
+def test_what_counts_on_from_a_cache(made: NodeProto) -> None:
+    model = behind_past(made)
+    most = grown_rows(model)
+    assert most is not None
+    session = opened(model)
+
+    def at(held: int) -> None:
+        session.run(None, {"ids": np.ones((1, 1), np.int64), "past": np.zeros((1, held), np.float32)})
+
+    at(most - 1)
+    with pytest.raises(Exception, match="indices element out of data bounds"):
+        at(most)
+
+
+@pytest.mark.parametrize("step", ["two", "back"])
+def test_other_strides_count_no_positions(step: str) -> None:
+    assert grown_rows(behind_past(node("Identity", ["r"], ["i"]), step=step)) is None
 
 
 def test_the_shortest_of_two_tables_counts() -> None:

@@ -1,5 +1,6 @@
 """Stored sessions: the same numbers to the last bit, used where they belong, and left out with a word elsewhere."""
 
+import io
 import json
 import logging
 from collections.abc import Callable
@@ -238,3 +239,17 @@ def test_a_changed_package_is_refused_as_ever(tmp_path: Path) -> None:
     with pytest.raises(LoadError) as refused:
         genai_runtime.load(tmp_path / "out")
     assert refused.value.code == "package-changed"
+
+
+def test_where_nothing_tells_the_processor_nothing_is_optimised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Optimising takes as long as opening a session, and a copy of all weights on disk."""
+    graph, target = FIXTURES / "tiny-gqa-v1" / "model.onnx", tmp_path / "made.onnx"
+    task = {"graph": str(graph), "weights": str(graph.parent), "target": str(target), "options": {}}
+    for processor, wanted in ((tmp_path / "absent", False), (stored.PROCESSOR, True)):
+        monkeypatch.setattr(stored, "PROCESSOR", processor)
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
+        stored.main()
+        assert (json.loads(capsys.readouterr().out) is not None) == wanted
+        assert target.exists() == wanted

@@ -25,6 +25,7 @@ FOLDER = "stored"
 MOST = 4 << 20
 """Bytes of a stored graph at most. More are weights that the optimiser has computed, and would lie on disk twice."""
 _CPU = "CPUExecutionProvider"
+_UNTOLD = "this system does not tell its processor"
 Span = tuple[str, int, int]
 """(file, first byte, bytes) of a weight."""
 
@@ -50,6 +51,8 @@ def store_sessions(
             content, size = _referring(target, plain, weights) if found else (b"", 0)
         finally:
             shutil.rmtree(target.parent)  # at once: it has a copy of all weights
+        if refusal == _UNTOLD:  # of every other graph, too
+            return None, (f"sessions are not stored: {refusal}",)
         if size > MOST:
             refusal = f"the optimiser computes weights: {size / 1e6:.1f} MB would be on disk a second time"
         if refusal:
@@ -91,7 +94,7 @@ def _optimised(graph: Path, weights: Path, target: Path, options: Mapping[str, A
         words = done.stderr.strip().splitlines()
         return {}, words[-1] if words else f"the process that opened it ended with {done.returncode}"
     facts = json.loads(done.stdout)
-    return facts or {}, "" if facts else "this system does not tell its processor"
+    return facts or {}, "" if facts else _UNTOLD
 
 
 def _referring(optimised: Path, plain: Path, weights: Path) -> tuple[bytes, int]:

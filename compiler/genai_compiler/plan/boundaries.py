@@ -4,6 +4,7 @@ Before:  %h = invoke a(x=%x); loop { carry %c from %h, then %n; %n = invoke b(x=
 After:   boundary a | b: a loop begins between them
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from genai_compiler.plan.uses import defines
 Run = Invoke | Decode
 Path = tuple[tuple[str, str], ...]
 """The regions that an op stands in, outermost first: (kind, which one)."""
+_TOLD = 2
+"""Runs of a component that a value may come of and that are kept: one of them is not the run that reads it."""
 BEGINS, ITERATES, ENDS, JOINS = (
     "a loop begins between them",
     "an iteration ends between them",
@@ -29,6 +32,7 @@ def boundaries(plan: Plan, graphs: Collection[str], why: Callable[[Invoke, Invok
     """
     flow = _Flow(frozenset(graphs))
     flow.region(plan.body, ())
+    flow.spread()
     front = plan.decoder.front.component if plan.decoder is not None and plan.decoder.front is not None else ""
     found = dict.fromkeys(_drafts(plan))
     for run, path in flow.runs:
@@ -64,7 +68,7 @@ def _driven(run: Decode) -> str:
 class _Flow:
     """Where values come from. made: value -> its run; whence: value -> (value it comes of, what lies between them).
 
-    held: group -> what its cells start as.
+    held: group -> what its cells start as. reached: value -> the runs that it may come of, by component, _TOLD of each.
     """
 
     graphs: frozenset[str]
@@ -74,6 +78,7 @@ class _Flow:
     paths: dict[int, Path] = field(default_factory=dict)
     loops: dict[str, Path] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"": ()})
+    reached: dict[str, dict[str, list[Run]]] = field(default_factory=dict)
 
     def region(self, ops: tuple[Op, ...], path: Path) -> None:
         """Take note of all ops of a region."""
@@ -131,19 +136,35 @@ class _Flow:
         yield from ((value, front or run.component) for value in (run.tokens, *(value for _, value in run.media)))
         yield from ((value, run.component) for value in (run.positions, *(value for _, value in run.extras)) if value)
 
-    def makers(self, value: str, path: Path) -> Iterator[tuple[Run, str]]:
-        """(run that makes a value read at a place, what a value goes through on the way, "" for nothing)."""
-        pending, seen = [(value, "")], {value}
+    def spread(self) -> None:
+        """Hand every run on to all that may come of what it makes: a long chain of cells is gone through once."""
+        heirs = dict[str, list[str]]()
+        for value, sources in self.whence.items():
+            for source, _ in sources:
+                heirs.setdefault(source, []).append(value)
+        pending = deque(self.made.items())
         while pending:
-            name, crossed = pending.pop()
+            value, run = pending.popleft()
+            known = self.reached.setdefault(value, {}).setdefault(run.component, [])
+            if len(known) < _TOLD and not any(each is run for each in known):
+                known.append(run)
+                pending.extend((heir, run) for heir in heirs.get(value, ()))
+
+    def makers(self, value: str, path: Path) -> Iterator[tuple[Run, str]]:
+        """(run that makes a value read at a place, what a value goes through last on the way, "" for nothing)."""
+        pending, seen = [value], {value}
+        while pending:  # through copies, which are nothing to go through
+            name = pending.pop()
             if name in self.made:
-                yield self.made[name], crossed
+                yield self.made[name], ""
             inside = self.loops.get(name, ())
-            for source, hop in self.whence.get(name, ()):
+            for source, hop in reversed(self.whence.get(name, ())):
                 hop = hop if inside == path[: len(inside)] else ENDS
-                if source not in seen:
+                if hop and source != name:
+                    yield from ((run, hop) for runs in self.reached.get(source, {}).values() for run in runs)
+                elif source not in seen:
                     seen.add(source)
-                    pending.append((source, crossed or hop))
+                    pending.append(source)
 
     def between(self, maker: Run, path: Path) -> str:
         """The region that begins between a run and a place that reads its result directly, "" for none."""

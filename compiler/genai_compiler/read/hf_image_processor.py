@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from genai_compiler.read.config_json import Json
-from genai_compiler.read.image_operations import CLIP_MEAN, CLIP_STD, Attributes, numbers_fault
+from genai_compiler.read.image_operations import Attributes, numbers_fault
 from genai_compiler.read.places import DocPath, as_written
 
 Refuse = Callable[[DocPath, str, str], None]
@@ -51,7 +51,10 @@ def hf_operations(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[st
         return
     if root.get("do_resize", True):
         yield from _resize(root, refuse)
-    if root.get("do_center_crop", False):
+    if "crop_size" in root and "do_center_crop" not in root:
+        what = "crop_size is stated and do_center_crop is not: whether pictures are cut is a matter of the class"
+        refuse(("crop_size",), what, "state do_center_crop")
+    elif root.get("do_center_crop", False):
         size = _size(root.get("crop_size"))
         if size is None:
             refuse(("crop_size",), "do_center_crop needs crop_size, with height and width", "")
@@ -127,17 +130,16 @@ def _resize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Att
 
 
 def _normalize(root: Mapping[str, Json], refuse: Refuse) -> Iterator[tuple[str, Attributes, str]]:
-    if "image_processor_type" not in root and "image_mean" not in root:
-        what = "image_mean is not stated, nor an image_processor_type that has one of its own"
-        refuse(("image_mean",), what, "state image_mean and image_std, or do_normalize as false")
-        return
     found: dict[str, Any] = {"swaps": False}
-    for key, name, usual in (("image_mean", "mean", CLIP_MEAN), ("image_std", "std", CLIP_STD)):
-        value = root.get(key, list(usual))
-        if fault := numbers_fault(name, value):
+    for key, name in (("image_mean", "mean"), ("image_std", "std")):
+        if key not in root:
+            what = f"{key} is not stated, and is a matter of the class"
+            refuse((key,), what, "state image_mean and image_std, or do_normalize as false")
+            return
+        if fault := numbers_fault(name, root[key]):
             refuse((key,), f"{key} {fault}", "")
             return
-        found[name] = tuple(map(float, cast(list[float], value)))
+        found[name] = tuple(map(float, cast(list[float], root[key])))
     yield "normalize", found, "image_mean"
 
 

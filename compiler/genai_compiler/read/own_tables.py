@@ -19,6 +19,8 @@ _SAME_AXES = frozenset(
     {"Cast", "Identity", "Gelu", "Relu", "Erf", "Sigmoid", "Tanh", "Neg", "Not", "Equal", "Dropout", "FastGelu"}
 )
 _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div"})
+_LOOKUPS = {("", "Gather"): "axis", ("com.microsoft", "GatherBlockQuantized"): "gather_axis"}
+"""Operator that looks into a table -> the attribute of the axis that it looks along."""
 _WHOLE_TABLE = {("", "Add"): (0, 1), ("com.microsoft", "SkipLayerNormalization"): (0, 1)}
 _FEWEST = 2
 """Rows that make a table: one row goes to every position."""
@@ -55,6 +57,24 @@ class _Extent:
         return Limit(self.input, self.axis, high, max(low, 0))
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What looks into a table, by a number that it is made of: factor * number + added."""
+
+    factor: int = 1
+    added: int = 0
+
+    def of(self, factor: int, added: int) -> "_Line":
+        """The same by another number, of which this one is factor * number + added."""
+        return _Line(self.factor * factor, self.factor * added + self.added)
+
+    def most(self, rows: int) -> int:
+        """The largest number that finds one of so many rows; -1 for none. What is below 0 finds rows from behind."""
+        if not self.factor or not -rows <= self.added < rows:
+            return -1
+        return (rows - 1 - self.added) // self.factor if self.factor > 0 else (rows + self.added) // -self.factor
+
+
 def own_limits(model: ModelProto) -> tuple[Limit, ...]:
     """The narrowest limits of each input's axes, sorted; nested graphs are left alone."""
     found: dict[tuple[str, int], Limit] = {}
@@ -87,8 +107,8 @@ class _Tables:
 
     def limits(self) -> Iterator[Limit]:
         for node in self._nodes:
-            if node.op_type == "Gather" and is_onnx(node) and integer(node, "axis", 0) == 0:
-                yield from self._looked_up(node)
+            if table := self._table(node):
+                yield from self._looked_up(node, table[0])
             elif node.op_type == "Slice" and is_onnx(node):
                 yield from self._head(node)
             elif operator_of(node) in _WHOLE_TABLE:
@@ -97,48 +117,43 @@ class _Tables:
     def grown(self) -> Iterator[int]:
         """Positions that a table has for past and new together, where the graph counts them by their extents."""
         for node in self._nodes:
-            rows = self._shape(input_at(node, 0)) if node.op_type in ("Gather", "Slice") and is_onnx(node) else ()
-            if len(rows) < 2 or rows[0] < _FEWEST:
-                continue
-            if node.op_type == "Slice":
-                along = self._constants.ints(input_at(node, 3)) == [0]
+            if table := self._table(node):
+                yield from self._counted(input_at(node, 1), table[0])
+            elif node.op_type == "Slice" and is_onnx(node):
+                rows = self._shape(input_at(node, 0))
+                along = self._constants.ints(input_at(node, 3)) == [0] and self._each(node)
                 behind = self._behind(input_at(node, 1), input_at(node, 2)) if along else None
-                yield from [rows[0] - behind] if behind is not None else []
-            elif integer(node, "axis", 0) == 0:
-                yield from self._counted(input_at(node, 1), rows[0])
+                if len(rows) > 1 and rows[0] >= _FEWEST and behind is not None:
+                    yield rows[0] - behind
 
-    def _counted(self, name: str, rows: int) -> Iterator[int]:
-        for node in self._back(name, _SAME_NUMBERS | {"Add", "Sub", "Range"}):
-            if node.op_type == "Range":
-                behind = self._behind(input_at(node, 0), input_at(node, 1))
-                yield from [rows - behind] if behind is not None else []
-                return
-            if node.op_type in ("Add", "Sub"):
-                more = set(self._constants.ints(input_at(node, 1)) or self._constants.ints(input_at(node, 0)) or ())
-                if len(more) != 1 or rows <= max(more):
-                    return
-                rows -= more.pop() if node.op_type == "Add" else 0
+    def _counted(self, index: str, rows: int) -> Iterator[int]:
+        for name, line in self._made_of(index):
+            node = self._writers.get(name)
+            if node is not None and node.op_type == "Range" and self._constants.ints(input_at(node, 2)) == [1]:
+                behind, most = self._behind(input_at(node, 0), input_at(node, 1)), line.most(rows)
+                yield from [most + 1 - behind] if behind is not None and most >= behind else []
 
     def shifted(self, name: str) -> Iterator[int]:
-        """Rows from the one on that position 0 has, of each table."""
+        """Positions, from 0 on, that each table has for the input."""
         for node in self._nodes:
-            rows = self._shape(input_at(node, 0)) if node.op_type == "Gather" and is_onnx(node) else ()
-            if len(rows) < 2 or rows[0] < _FEWEST or integer(node, "axis", 0) != 0:
-                continue
-            first = self._first_row(input_at(node, 1), name)
-            yield from [rows[0] - first] if first is not None and rows[0] > first else []
+            table = self._table(node)
+            for value, line in self._made_of(input_at(node, 1)) if table else ():
+                if value == name and line.most(table[0]) >= 0:
+                    yield line.most(table[0]) + 1
 
-    def _first_row(self, index: str, name: str) -> int | None:
-        """What is added to an input where it looks into a table, None where another value does."""
-        added = 0
-        for node in self._back(index, _SAME_NUMBERS | {"Add", "Sub"}):
-            index = self._followed(node)
-            if node.op_type in ("Add", "Sub"):
-                more = self._constants.ints(input_at(node, 0 if index == input_at(node, 1) else 1))
-                if more is None or len(set(more)) != 1:
-                    return None
-                added += more[0] if node.op_type == "Add" else -more[0]
-        return added if index == name else None
+    def _table(self, node: NodeProto) -> tuple[int, ...]:
+        """The extents of the table whose rows a node looks up, () for a node that looks up none."""
+        shape = self._shape(input_at(node, 0)) if self._looks_up(node) else ()
+        return shape if len(shape) > 1 and shape[0] >= _FEWEST else ()
+
+    def _looks_up(self, node: NodeProto) -> bool:
+        """Whether a node looks along the first axis of a constant."""
+        axis = _LOOKUPS.get(operator_of(node), "")
+        return bool(axis and integer(node, axis, 0) == 0 and self._shape(input_at(node, 0)))
+
+    def _each(self, node: NodeProto) -> bool:
+        """Whether a Slice takes one after the other."""
+        return not input_at(node, 4) or self._constants.ints(input_at(node, 4)) == [1]
 
     def _behind(self, start: str, end: str) -> int | None:
         """What is added to an extent where numbers begin that end at its sum with another; None for other numbers."""
@@ -150,19 +165,39 @@ class _Tables:
         sides = [self._length(input_at(node, at)) for at in (0, 1)]
         return first.more if None not in sides and first in sides else None
 
-    def _looked_up(self, node: NodeProto) -> Iterator[Limit]:
-        """The highest position must be a row."""
-        rows = self._shape(input_at(node, 0))
-        highest = self._highest(input_at(node, 1)) if len(rows) > 1 and rows[0] >= _FEWEST else None
-        if highest is not None:
-            yield highest.limit(0, rows[0] - 1)
+    def _looked_up(self, node: NodeProto, rows: int) -> Iterator[Limit]:
+        """The highest position must be a row; the last one, where positions count rows from behind."""
+        for name, line in self._made_of(input_at(node, 1)):
+            counts, most = self._writers.get(name), line.most(rows)
+            if counts is None or most < 0 or not is_onnx(counts):
+                continue
+            if counts.op_type == "Range":
+                yield from self._ranged(counts, most)
+            elif counts.op_type == "CumSum" and not _exclusive(counts):
+                axis = self._constants.ints(input_at(counts, 1))
+                end = self._extent(input_at(counts, 0), axis[0]) if axis else None
+                if end is not None:
+                    yield end.limit(0, most)
+
+    def _ranged(self, node: NodeProto, most: int) -> Iterator[Limit]:
+        """No number is above `most`: by where a Range ends that goes up, starts that goes down to a constant."""
+        start, end, step = (self._constants.ints(input_at(node, at)) for at in range(3))
+        if not step or not step[0]:
+            return
+        up = step[0] > 0
+        if (start if up else end) is None:
+            return
+        extent = self._length(input_at(node, 1 if up else 0))
+        if up and start:
+            most = start[0] + step[0] * ((most - start[0]) // step[0] + 1)
+        if extent is not None:
+            yield extent.limit(0, most)
 
     def _head(self, node: NodeProto) -> Iterator[Limit]:
         """The first so many rows of a table: there must be as many."""
         table, axes = self._shape(input_at(node, 0)), self._constants.ints(input_at(node, 3)) or []
         starts = self._constants.ints(input_at(node, 1))
-        steps = self._constants.ints(input_at(node, 4)) if input_at(node, 4) else [1]
-        if len(table) < 2 or len(axes) != 1 or starts != [0] or steps != [1]:
+        if len(table) < 2 or len(axes) != 1 or starts != [0] or not self._each(node):
             return
         end = self._length(input_at(node, 2))
         rows = table[axes[0]] if -len(table) <= axes[0] < len(table) else 0
@@ -182,36 +217,44 @@ class _Tables:
 
     # ---- numbers -----------------------------------------------------------------------------------------------------
 
-    def _highest(self, name: str) -> _Extent | None:
-        """The largest number of a value that counts up to an extent; None for any other value."""
-        added = 0
-        for node in self._back(name, _SAME_NUMBERS | _ARITHMETIC | {"Range", "CumSum"}):
-            if node.op_type == "Range":
-                start, step = (self._constants.ints(input_at(node, at)) for at in (0, 2))
-                end = self._length(input_at(node, 1)) if step == [1] and start is not None else None
-                return _more(end, added - 1) if end is not None else None
-            if node.op_type == "CumSum":
-                axis = self._constants.ints(input_at(node, 1))
-                end = self._extent(input_at(node, 0), axis[0]) if axis and not _exclusive(node) else None
-                return _more(end, added) if end is not None else None
-            if node.op_type in ("Add", "Sub"):
-                other = self._constants.ints(input_at(node, 1))
-                if other is None or len(set(other)) != 1:
-                    return None
-                added += other[0] if node.op_type == "Add" else -other[0]
-            elif node.op_type == "Div" or (node.op_type == "Mul" and self._by_constant(node)):
-                return None
-        return None
+    def _made_of(self, index: str) -> Iterator[tuple[str, _Line]]:
+        """Each value that an index is made of by sums and products with constants, and how; the index first."""
+        pending = [(index, _Line())]
+        for _ in range(64):
+            if not pending:
+                return
+            name, line = pending.pop()
+            yield name, line
+            node = self._writers.get(name)
+            if node is not None and is_onnx(node):
+                pending += self._step(node, line)
 
-    def _by_constant(self, node: NodeProto) -> bool:
-        return any(self._constants.ints(input_at(node, at)) is not None for at in (0, 1))
+    def _step(self, node: NodeProto, line: _Line) -> list[tuple[str, _Line]]:
+        first, second = input_at(node, 0), input_at(node, 1)
+        if node.op_type in _SAME_NUMBERS:
+            return [(first, line)]
+        left, right = self._number(first), self._number(second)
+        if node.op_type not in ("Add", "Sub", "Mul") or (left is not None and right is not None):
+            return []
+        if left is None and right is None:  # such a factor is a mask: it leaves numbers as they are, or takes them away
+            return [(first, line), (second, line)] if node.op_type == "Mul" else []
+        number, other = (left, second) if left is not None else (right or 0, first)
+        if node.op_type == "Mul":
+            return [(other, line.of(number or 0, 0))]
+        sign = -1 if node.op_type == "Sub" else 1
+        return [(other, line.of(sign, number or 0) if left is not None else line.of(1, sign * (number or 0)))]
+
+    def _number(self, name: str) -> int | None:
+        """A constant that is one number, or the same one everywhere."""
+        found = set(self._constants.ints(name) or ())
+        return found.pop() if len(found) == 1 else None
 
     def _length(self, name: str) -> _Extent | None:
         """The extent that a scalar, or a list of one number, is."""
         added = 0
         for node in self._back(name, _SAME_NUMBERS | {"Add", "Sub", "Gather", "Slice", "Shape"}):
             if node.op_type in ("Add", "Sub"):
-                other = self._constants.ints(input_at(node, 1))
+                other = self._constants.ints(input_at(node, 0 if self._followed(node) == input_at(node, 1) else 1))
                 if other is None or len(other) != 1:
                     return None
                 added += other[0] if node.op_type == "Add" else -other[0]
@@ -243,8 +286,8 @@ class _Tables:
             name = self._followed(node)
 
     def _followed(self, node: NodeProto) -> str:
-        """The first input; where that is a constant which is added to the other, or multiplied with it, the other."""
-        commutes = node.op_type in ("Add", "Mul") and self._constants.ints(input_at(node, 0)) is not None
+        """The first input; where that is a constant which is added to the other, the other."""
+        commutes = node.op_type == "Add" and self._constants.ints(input_at(node, 0)) is not None
         return input_at(node, 1 if commutes else 0)
 
     # ---- axes --------------------------------------------------------------------------------------------------------
@@ -261,7 +304,7 @@ class _Tables:
             node = self._writers.get(name)
             if node is None:
                 return None
-            if node.op_type == "Gather" and integer(node, "axis", 0) == 0 and self._shape(input_at(node, 0)):
+            if self._looks_up(node):
                 if not 0 <= axis < self._rank(input_at(node, 1)):
                     return None
                 name = input_at(node, 1)
@@ -307,7 +350,7 @@ class _Tables:
                 return len(self._shape(name))
             if node.op_type == "Conv":
                 return len(self._shape(input_at(node, 1)))
-            if node.op_type == "Gather" and self._shape(input_at(node, 0)):
+            if self._looks_up(node):
                 rank = self._rank(input_at(node, 1))
                 return rank + len(self._shape(input_at(node, 0))) - 1 if rank else 0
             if node.op_type not in (*_SAME_AXES, "Transpose") and not self._scales(node):

@@ -5,6 +5,7 @@ loads it could tell, because the manifest is written last.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,22 +22,24 @@ Hold = Callable[[Mapping[str, Path]], None]
 
 @contextmanager
 def held_still(root: Path) -> Iterator[Hold]:
-    """While the block runs the files below `root` stay as they are, as far as it asks.
+    """While the block runs the files below `root` stay as they are and none comes, as far as it asks.
 
     What fails within it though the package is sound is told as what it is: CompileError `changed-meanwhile`.
     """
-    before = dict(_stamps(root))
+    home = root.resolve()
+    before, whole = _stamps(home)
 
     def hold(files: Mapping[str, Path]) -> None:
-        asked = {name: root / name for name in files}
-        _refuse(root, sorted(name for name, file in asked.items() if file in before and _stamp(file) != before[file]))
+        asked = {name: _entry(home / name) for name in files}
+        known = {name: file for name, file in asked.items() if whole or file in before}
+        _refuse(root, sorted(name for name, file in known.items() if _stamp(file) != before.get(file)))
 
     try:
         yield hold
     except CompileError:
         raise
     except Exception as failure:
-        changed = sorted(file.relative_to(root).as_posix() for file in before if _stamp(file) != before[file])
+        changed = sorted(file.relative_to(home).as_posix() for file in before if _stamp(file) != before[file])
         try:
             _refuse(root, changed)
         except CompileError as refused:
@@ -52,22 +55,31 @@ def _refuse(root: Path, changed: list[str]) -> None:
         raise CompileError([Problem("changed-meanwhile", Place(root.resolve().name), "", what, help)])
 
 
-def _stamps(root: Path) -> Iterator[tuple[Path, Stamp]]:
-    """Of the first `MOST` entries below a folder, nearest first; folders behind links are left alone."""
-    folders, left = [root], MOST
-    while folders and left > 0:
+def _stamps(home: Path) -> tuple[dict[Path, Stamp], bool]:
+    """(stamps of the files among the first `MOST` entries below a folder, nearest first; whether there are no more).
+
+    Folders behind links are left alone: where such a link leads to files of the package, these lie below its folder.
+    """
+    found, folders, left = dict[Path, Stamp](), deque([home]), MOST
+    while folders:
         try:
-            with os.scandir(folders.pop(0)) as entries:
+            with os.scandir(folders.popleft()) as entries:
                 for entry in entries:
                     left -= 1
-                    if left <= 0:
-                        return
+                    if left < 0:
+                        return found, False
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(Path(entry.path))
                     elif _is_file(entry):
-                        yield Path(entry.path), _stamp(Path(entry.path))
+                        found[Path(entry.path)] = _stamp(Path(entry.path))
         except OSError:  # what can't be read is told by who needs it
             continue
+    return found, True
+
+
+def _entry(file: Path) -> Path:
+    """The file by its folder's own path: others may lead there through links."""
+    return file.parent.resolve() / file.name
 
 
 def _is_file(entry: "os.DirEntry[str]") -> bool:
