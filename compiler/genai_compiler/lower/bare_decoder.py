@@ -128,7 +128,8 @@ class DecoderSource:
         dense = decoder if paged is None else replace(decoder, keys=(), values=())
         states, windows = split_windows(merge_states(dense, merge), merge)
         over_encoder = merge_crossed(ports.crossed, merge)
-        one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
+        single = paged is None and decoder.token_ids is not None and rank_of(decoder.token_ids) == 1
+        one_token = single or (decoder.token_ids is not None and takes_one_token(model, decoder.token_ids))
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, dense, merge)
         width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
@@ -179,6 +180,7 @@ class DecoderSource:
             flag=Flag(networks.flag, networks.later) if networks is not None else None,
             crossed=over_encoder,
             own_tokens=decoder.own_tokens,
+            lengths=decoder.lengths,
         )
         return facts, text, ordered(problems)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto
 
-from genai_compiler.lower.match_state import is_fixed_size
 from genai_compiler.lower.matching import listed
+from genai_compiler.lower.row_forms import keeps_rows, row_symbols
 from genai_compiler.read.attention import CacheOp, attention_slots
 from genai_compiler.read.nodes import input_at, operator_of, output_at
 from genai_compiler.read.signature import Port, Signature
@@ -61,10 +61,13 @@ def plain_state(graph: GraphProto, signature: Signature) -> PlainState:
     scattered = list(told_pairs(signature.cache_ops, scattered=True))
     known = dict((*told, *scattered))
     inputs = {each.name: each for each in signature.inputs}
+    outputs, rows = {each.name: each for each in signature.outputs}, row_symbols(signature.inputs, signature.outputs)
     pairs, doubts = _paired(graph, signature, known)
     taken = {*pairs, *known}
     loose = [each.name for each in signature.inputs if may_be_state(each) and each.name not in taken]
-    replaced = [each for each in pairs.items() if is_fixed_size(inputs[each[0]])]
+    replaced = [
+        (past, present) for past, present in pairs.items() if keeps_rows(inputs[past], outputs[present], rows)
+    ]
     grown = dict(each for each in pairs.items() if each not in replaced)
     edges = Edges(graph)
     layers, unclear = layers_of(edges, grown)
@@ -97,8 +100,10 @@ def _paired(graph: GraphProto, signature: Signature, known: Mapping[str, str]) -
     if not pasts:
         return {}, []
     sources, edges = reaching(graph, pasts), Edges(graph)
+    rows = row_symbols(signature.inputs, signature.outputs)
     choices = {
-        each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each)} for each in presents
+        each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each, rows)}
+        for each in presents
     }
     choices = {name: found for name, found in choices.items() if found}
     pairs = {past: name for name, found in choices.items() for past in found if appends(edges, past, name)}
@@ -135,16 +140,16 @@ def _only_taker(choices: Mapping[str, set[str]]) -> str | None:
 
 
 def may_be_state(port: Port) -> bool:
-    """Float with the rows first and two axes or more behind them."""
+    """Float of three axes or more: the rows are first, or second."""
     return "float" in port.dtype and port.shape is not None and len(port.shape) > 2
 
 
-def _may_follow(edges: Edges, past: Port, present: Port) -> bool:
+def _may_follow(edges: Edges, past: Port, present: Port, rows: frozenset[str]) -> bool:
     """Whether an output has the form of an input's next value.
 
     One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say.
     """
-    kept = past.shape == present.shape and not is_fixed_size(past)
+    kept = past.shape == present.shape and not keeps_rows(past, present, rows)
     return alike(past, present) and (not kept or appends(edges, past.name, present.name))
 
 
