@@ -45,16 +45,18 @@ class DecoderSpec:
     """The decoder's ports and the shape of its state, all taken from the graph at compile time.
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row; flat: at a port [rows], as positions are then. last_position: the port, int64 [rows, 1, 1], that says which position of each row the logits are
-    of; "" where they are of all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
+    one token a row; flat: at a port [rows], as positions are then. last_position: the port, int64 [rows, 1, 1], that
+    says which position of each row the logits are of; "" where they are of all. logits_rank: 3 is [rows, positions,
+    vocab], 2 [rows, vocab].
     counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or `valid` after
-    it; `past`, [1], before it, the same of all rows; of one row, [1, 1] `last` is one less than these, [1] `current` the same, `room` what fits. front: (component,
-    (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
-    component, also in an output's place where the decoder takes them too. pages: rows are packed into one axis and
-    caches kept in pages; positions of rank 2 are then [tokens], of rank 3 [3, tokens]. prompt_component: what runs with
-    the prompt, "" for the same; one_by_step: but for a prompt of one token. window: (tokens a run, what fills the last
-    run up) of a prompt. shift: caches move by what a run adds: (columns of past and new ones, what empty ones hold,
-    whether padding stands before a prompt). alone: a run takes one row. lengths: what is fed in the place of a mask.
+    it; `past`, [1], before it, the same of all rows; of one row, [1, 1] `last` is one less than these, [1] `current`
+    the same, `room` what fits. front: (component, (its output, the decoder's input) pairs) where tokens become
+    embeddings first; `tokens` is then a port of that component, also in an output's place where the decoder takes them
+    too. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of rank 3
+    [3, tokens]. prompt_component: what runs with the prompt, "" for the same; one_by_step: but for a prompt of one
+    token. window: (tokens a run, what fills the last run up) of a prompt. shift: caches move by what a run adds:
+    (columns of past and new ones, what empty ones hold, whether padding stands before a prompt). alone: a run takes one
+    row. lengths: what is fed in the place of a mask.
     """
 
     component: str
@@ -236,7 +238,7 @@ class Decoding:
         return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths, room)
 
     def as_fed(self, array: Array) -> Array:
-        """Tokens or positions [rows, n] as their port has them: the same memory, [rows] where that has no axis for n."""
+        """Tokens or positions [rows, n] as their port has them: the same memory, [rows] where it has no axis for n."""
         return array.reshape(-1) if self.spec.flat else array
 
     def take_positions(self, given: Array) -> None:

@@ -45,7 +45,7 @@ def best(logits: Array) -> Array:
 def plain(
     folder: Path, sources: Sequence[Sequence[int]], count: int, choose: Choice = best, start: int = BOS, end: int = EOS
 ) -> tuple[Array, list[Array]]:
-    """(tokens [rows, count], the logits of each step), all rows in one loop. choose: logits [rows, 64] -> ids [rows]."""
+    """(tokens [rows, count], logits of each step), all rows in one loop. choose: logits [rows, 64] -> ids [rows]."""
     rows, width = len(sources), max(map(len, sources)) + 1
     ids, mask = np.zeros((rows, width), np.int64), np.zeros((rows, width), np.int64)
     for row, each in enumerate(sources):
@@ -77,6 +77,10 @@ def until_end(tokens: Sequence[int], ends: Sequence[int] = (EOS,)) -> list[int]:
     """The tokens up to the first end, that one included."""
     at = next((place for place, each in enumerate(tokens) if each in ends), len(tokens) - 1)
     return list(tokens[: at + 1])
+
+
+def rows_of(made: genai_runtime.Result) -> list[list[int]]:
+    return [row.reshape(-1).tolist() for row in made.rows("tokens") if row is not None]
 
 
 def padded(sources: Sequence[Sequence[int]], width: int, pad: int = 17) -> tuple[Array, Array]:
@@ -113,13 +117,13 @@ def test_rows_of_different_length_in_one_run_by_their_mask(model: Models, width:
     ids, mask = padded(SOURCES, width)
     inputs = {"request.input_ids": ids, "attention_mask": mask, "request.max_iterations": [12]}
     made = model(CASE).run(inputs, stop_on_eos=False)
-    assert made["tokens"].tolist() == plain(PACKAGE, SOURCES, 12)[0].tolist()
+    assert rows_of(made) == plain(PACKAGE, SOURCES, 12)[0].tolist()
 
 
 def test_a_source_without_a_mask_is_all_of_it(model: Models) -> None:
     sources = [SOURCES[0], SOURCES[0][::-1]]
     made = model(CASE).run({"request.input_ids": sources, "request.max_iterations": [7]}, stop_on_eos=False)
-    assert made["tokens"].tolist() == plain(PACKAGE, sources, 7)[0].tolist()
+    assert rows_of(made) == plain(PACKAGE, sources, 7)[0].tolist()
 
 
 def test_a_mask_with_holes_is_refused(model: Models) -> None:
@@ -147,7 +151,7 @@ def test_rows_end_at_the_end_token_each_for_itself(model: Models, tmp_path: Path
         assert {each.finish_reason for each in rows} == {"stop", "length"}
         ids, mask = padded(SOURCES, 8)
         made = loaded.run({"request.input_ids": ids, "attention_mask": mask, "request.max_iterations": [20]})
-        assert [row.reshape(-1).tolist() for row in made.rows("tokens") if row is not None] == stopped
+        assert rows_of(made) == stopped
 
 
 def test_the_output_ends_where_the_context_does(model: Models) -> None:
@@ -295,10 +299,12 @@ def with_ports(folder: Path, **shapes: list[Any] | None) -> Path:
 
 def test_a_second_axis_that_nothing_calls_rows_is_refused(tmp_path: Path) -> None:
     state = [LAYERS, "n", HIDDEN]
-    (problem,) = refused(with_ports(tmp_path / "p", rnn_states_prev=state), tmp_path / "out")
-    assert problem.code == "unsupported-package-class"
+    one = with_ports(tmp_path / "one", rnn_states_prev=state)
     both = with_ports(tmp_path / "both", rnn_states_prev=state, rnn_states=state)
-    assert "token ids" in refused(both, tmp_path / "out")[0].what
+    for folder in (one, both):
+        (problem,) = refused(folder, tmp_path / "out")
+        assert problem.code == "unknown-state-shape"
+        assert "nothing says that the second axis is that of rows" in problem.what
 
 
 def test_tokens_of_one_axis_beside_logits_of_another_are_refused(tmp_path: Path) -> None:
@@ -361,3 +367,35 @@ def test_an_end_that_the_tokenizer_adds_stands_once(adds: bool, tmp_path: Path) 
         assert loaded.tokenizer.encode("the hat") == [*ids, *[EOS] * adds]
         assert loaded.generate("the hat", max_new_tokens=6, **GREEDY).tokens == alone(ids, 6)
         assert loaded.generate([*ids, EOS], max_new_tokens=6, **GREEDY).tokens == alone([*ids, EOS], 6)
+
+
+# ---- other dialects --------------------------------------------------------------------------------------------------
+
+
+def in_version_2(folder: Path) -> Path:
+    sessions = {name: {"file": f"{name}.onnx"} for name in ("encoder", "decoder")}
+    document: dict[str, Any] = {"version": 2, "pipeline": {"extends": "encoder-decoder", "sessions": sessions}}
+    document |= {"tokens": {"eos": [EOS], "bos": BOS, "pad": 0}, "generation": {"max_length": CONTEXT}}
+    (folder / "genai_config.json").write_text(json.dumps(document))
+    return folder
+
+
+def undeclared(folder: Path) -> Path:
+    (folder / "genai_config.json").unlink()
+    stated = {"vocab_size": 64, "max_position_embeddings": CONTEXT, "eos_token_id": EOS}
+    (folder / "config.json").write_text(json.dumps({**stated, "decoder_start_token_id": BOS}))
+    return folder
+
+
+@pytest.mark.parametrize(("dialect", "ends"), [(in_version_2, True), (undeclared, False)])
+def test_the_same_graphs_in_other_dialects(dialect: Callable[[Path], Path], ends: bool, tmp_path: Path) -> None:
+    """The mask over the source and the count of runs are found there, too; only configurations put the end."""
+    shutil.copytree(PACKAGE, tmp_path / "p")
+    compile_package(dialect(tmp_path / "p"), out=tmp_path / "out")
+    given = SOURCES if ends else [[*each, EOS] for each in SOURCES]
+    ids, mask = padded(given, 9)
+    inputs = {"request.input_ids": ids, "attention_mask": mask, "request.max_iterations": [12]}
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        assert rows_of(loaded.run(inputs, stop_on_eos=False)) == plain(PACKAGE, SOURCES, 12)[0].tolist()
+        rows = loaded.generate(batch=given, max_new_tokens=12, **GREEDY).rows
+        assert [each.tokens for each in rows] == plain(PACKAGE, SOURCES, 12)[0].tolist()

@@ -1,6 +1,6 @@
 """A recurrent decoder beside an encoder: one token of each row a run, the state of all layers in one tensor.
 
-Its rows are on axis 1 of that state, its logits have no axis of tokens. In every dialect, and whatever the type says, it
+Its rows are on axis 1 of that state, its logits have no axis of tokens. In every dialect, whatever the type says, it
 gives the tokens of a plain loop over both graphs.
 """
 
@@ -42,13 +42,14 @@ SEEN = value("encoder_hidden_states", FLOAT, ["batch", "source", HIDDEN])
 
 def encoder() -> ModelProto:
     nodes = [
-        node("Gather", ["words", "input_ids"], ["found"]),
+        node("Gather", ["words", "input_ids"], ["looked"]),
+        node("MatMul", ["looked", "mixed"], ["found"]),
         node("Cast", ["attention_mask"], ["shown"], to=FLOAT),
         node("Unsqueeze", ["shown", "axis2"], ["each"]),
         node("Mul", ["found", "each"], ["encoder_hidden_states"]),
     ]
     inputs = [value(name, INT64, ["batch", "source"]) for name in ("input_ids", "attention_mask")]
-    return graph(nodes, inputs, [SEEN], {"words": weight(0, VOCABULARY, HIDDEN)})
+    return graph(nodes, inputs, [SEEN], {"words": weight(0, VOCABULARY, HIDDEN), "mixed": weight(20, HIDDEN, HIDDEN)})
 
 
 def recurrent() -> ModelProto:
@@ -100,7 +101,11 @@ def in_version_1(folder: Path, kind: str) -> None:
 
 def in_version_2(folder: Path, _: str) -> None:
     sessions = {name: {"file": f"{name}.onnx"} for name in ("encoder", "decoder")}
-    document = {"version": 2, "pipeline": {"extends": "encoder-decoder", "sessions": sessions}, "tokens": {"eos": [2], "bos": 1}}
+    document = {
+        "version": 2,
+        "pipeline": {"extends": "encoder-decoder", "sessions": sessions},
+        "tokens": {"eos": [2], "bos": 1},
+    }
     (folder / "genai_config.json").write_text(json.dumps(document))
 
 

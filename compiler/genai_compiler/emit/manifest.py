@@ -168,7 +168,9 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
 
 def _source_end(plan: Plan) -> dict[str, int]:
     """The end id that a step of the document puts behind each source, where one does."""
-    ends = [dict(each.adapter.parameters) for each in plan.components if each.adapter and each.adapter.abi == _END_SOURCE]
+    ends = [
+        dict(each.adapter.parameters) for each in plan.components if each.adapter and each.adapter.abi == _END_SOURCE
+    ]
     return {"source_end": int(ends[0]["end"])} if ends else {}
 
 

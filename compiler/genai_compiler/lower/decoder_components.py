@@ -43,7 +43,8 @@ def token_contract(facts: DecoderFacts) -> Data:
 
 def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
     """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it. Or a state
-    [batch, n, m, ...] or [n, batch, m, ...] of one size, or keys and values together, [2, batch, heads, positions, head size]; or pages.
+    [batch, n, m, ...] or [n, batch, m, ...] of one size, or keys and values together, [2, batch, heads, positions,
+    head size]; or pages.
     """
     if isinstance(state, PagedState):
         return paged_cell(state)

@@ -271,12 +271,13 @@ class FrontFacts:
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
-    token_ids int [batch, sequence], or [batch] where a call takes one token a row; attention_mask int [batch, total]; position_ids int [batch, sequence], or three
-    copies of that, [3, batch, sequence], or as many as flat token_ids; logits float [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden:
-    an extra output that the package names. zero_inputs: int64 [1] inputs that are fed a constant 0. fixed_states: what
-    each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
-    row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
-    token a row, so a prompt goes in one by one.
+    token_ids int [batch, sequence], or [batch] where a call takes one token a row; attention_mask int [batch, total];
+    position_ids int [batch, sequence], or three copies of that, [3, batch, sequence], or [batch] as token_ids; logits
+    float [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden: an extra output that the package names.
+    zero_inputs: int64 [1] inputs that are fed a constant 0. fixed_states: what each step replaces. max_sequence_length:
+    positions that prompt and output may have together. vocab_size: width of a row of logits, None when nobody says.
+    sampled_ids: only ids below it may be chosen. one_token: a call takes one token a row, so a prompt goes in one by
+    one.
     static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
     left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
     paged: caches in pages, over tokens of all rows in one axis: token_ids int [tokens], position_ids int [tokens] or

@@ -19,7 +19,7 @@ from genai_compiler.lower.matching import (
     template_layers,
 )
 from genai_compiler.lower.own_tokens import other_tokens
-from genai_compiler.lower.row_forms import FORM_OF_ONE_TOKEN, one_token_a_run
+from genai_compiler.lower.row_forms import FORM_OF_ONE_TOKEN, gives_logits_each, one_token_a_run
 from genai_compiler.lower.unnamed_state import ByGraph, unnamed_state
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
@@ -89,7 +89,8 @@ def match_ports(
     refuse_unpaired(matching)
     check_pairs(matching, keys, values)
     zeros = _zero_inputs(matching)
-    lengths = match_past_length(matching) if flat else match_lengths(matching)
+    single = tokens is not None and paged is None and rank_of(tokens) == 1
+    lengths = match_past_length(matching) if single else match_lengths(matching)
     if flat and positions is not None and counts_runs(positions):
         lengths, positions = (*lengths, LengthPort("past_length", positions)), None
     _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
@@ -139,7 +140,11 @@ def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
 
 
 def _takes_one(matching: Matching, tokens: Port) -> bool:
-    return one_token_a_run(tokens, matching.inputs.values(), matching.outputs.values())
+    """By the ports; or by logits alone where the state has its name: what is wrong with that is told there."""
+    named = matching.config.decoder.inputs["rnn_states_prev"] in matching.inputs
+    return one_token_a_run(tokens, matching.inputs.values(), matching.outputs.values()) or (
+        named and gives_logits_each(tokens, matching.outputs.values())
+    )
 
 
 def _own_tokens(matching: Matching, tokens: Port, window: int) -> Port | None:

@@ -11,8 +11,8 @@ from genai_compiler.lower.decoder_facts import Aliasing, CrossState, PagedState,
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import spell_port
-from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.row_forms import rows_axis
+from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.attention import CacheOp, writes_in_place
 from genai_compiler.read.places import DocPath, format_path

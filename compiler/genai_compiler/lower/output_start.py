@@ -32,4 +32,6 @@ def start_of_single(config: GenaiConfig) -> tuple[int, list[Problem]]:
     what = f"'decoder_start_token_id' is {other} and has no effect: a decoder that takes one token of each row a run "
     what += f"starts from bos_token_id{stated}: {start}"
     spot = named(config, ("model", "decoder_start_token_id"))
-    return start, [Problem("ignored-key", *spot, what, f"write {other} to bos_token_id, or remove it", Severity.WARNING)]
+    return start, [
+        Problem("ignored-key", *spot, what, f"write {other} to bos_token_id, or remove it", Severity.WARNING)
+    ]

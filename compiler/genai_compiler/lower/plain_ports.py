@@ -77,9 +77,10 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
     if tokens is None:
         return found
     found.io["token_input"] = tokens.name
-    found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts))
+    alone = not packed and rank_of(tokens) == 1
+    found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts, alone))
     rest = [each for each in flat if each is not tokens and each not in found.over_source]
-    if not packed and rank_of(tokens) == 1:
+    if alone:
         rest += [each for each in signature.inputs if counts_runs(each) and _places(each, edges)]
     three = three_packed(inputs.values()) if packed else _three_rows(signature)
     _name_rest(tokens, rest, three, edges, found)

@@ -65,9 +65,7 @@ def plain_state(graph: GraphProto, signature: Signature) -> PlainState:
     pairs, doubts = _paired(graph, signature, known)
     taken = {*pairs, *known}
     loose = [each.name for each in signature.inputs if may_be_state(each) and each.name not in taken]
-    replaced = [
-        (past, present) for past, present in pairs.items() if keeps_rows(inputs[past], outputs[present], rows)
-    ]
+    replaced = [(past, present) for past, present in pairs.items() if keeps_rows(inputs[past], outputs[present], rows)]
     grown = dict(each for each in pairs.items() if each not in replaced)
     edges = Edges(graph)
     layers, unclear = layers_of(edges, grown)
@@ -150,6 +148,9 @@ def _may_follow(edges: Edges, past: Port, present: Port, rows: frozenset[str]) -
     One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say.
     """
     kept = past.shape == present.shape and not keeps_rows(past, present, rows)
+    own, its = ([axis for axis, extent in enumerate(port.shape or ()) if extent in rows] for port in (past, present))
+    if own and its and own != its:  # what an encoder gives may be as wide as state, and has its rows elsewhere
+        return False
     return alike(past, present) and (not kept or appends(edges, past.name, present.name))
 
 
@@ -275,12 +276,15 @@ def _reached(edges: Edges, name: str, steps: frozenset[str]) -> Iterator[tuple[N
                 pending.extend(node.output)
 
 
-def source_masks(ports: Iterable[Port], state: PlainState, edges: Edges) -> Iterator[Port]:
-    """Those inputs that are added to scores of no attention over the decoder's own caches, but of some other."""
+def source_masks(ports: Iterable[Port], state: PlainState, edges: Edges, single: bool = False) -> Iterator[Port]:
+    """Those inputs that are added to scores of no attention over the decoder's own caches, but of some other.
+
+    single: it takes one token of each row a run, so that without caches there is nothing of its own to look at.
+    """
     own = {where for past, present in state.caches for _, where in meetings_of(edges, past, present)}
     for port in ports:
         met = {id(node) for node in _scored(edges, port.name)}
-        if own and met and not met & own:
+        if met and not met & own and (own or single):
             yield port
 
 

@@ -21,11 +21,16 @@ def one_token_a_run(tokens: Port, inputs: Iterable[Port], outputs: Iterable[Port
     Told by the logits, [rows, n], and by state with an entry a row: nothing is kept for a token that has gone by.
     """
     made = list(outputs)
+    return gives_logits_each(tokens, made) and any(
+        _follows(past, present, _first(tokens)) for past in inputs for present in made
+    )
+
+
+def gives_logits_each(tokens: Port, outputs: Iterable[Port]) -> bool:
+    """Whether ids of one axis have an output of as many rows, which could be their logits."""
     if tokens.dtype not in _INTEGERS or rank_of(tokens) != 1 or isinstance(_first(tokens), int):
         return False
-    rows = _first(tokens)
-    logits = any(rank_of(each) == 2 and _first(each) == rows and "float" in each.dtype for each in made)
-    return logits and any(_follows(past, present, rows) for past in inputs for present in made)
+    return any(rank_of(each) == 2 and _first(each) == _first(tokens) and "float" in each.dtype for each in outputs)
 
 
 def rows_axis(port: Port) -> int | None:

@@ -36,12 +36,16 @@ def with_end(
         return document, ()
     if not eos:
         what = "nothing names the end token, which stands behind each source of such a decoder's encoder"
-        return document, (Problem("missing-key", *named(config, config.eos_path), what, f"state {config.eos_path[-1]}"),)
+        return document, (
+            Problem("missing-key", *named(config, config.eos_path), what, f"state {config.eos_path[-1]}"),
+        )
     tokens = next(each for each in stage.inputs if each.tokens)
     others = [each for each in stage.inputs if each.asked and each is not tokens]
     if (odd := next((each for each in others if not _masks(each.port, mask)), None)) is not None or others[1:]:
         odd = odd or others[1]
-        what = f"'{stage.name}' takes {odd.port.name!r}, {spell_port(odd.port)}, beside the source: it is no mask of it, "
+        what = (
+            f"'{stage.name}' takes {odd.port.name!r}, {spell_port(odd.port)}, beside the source: it is no mask of it, "
+        )
         what += "and nothing tells what it holds for the end id that is put behind the source"
         help = "export the encoder with token ids and at most one mask, [batch, source] as these"
         return document, (Problem("wrong-port", *named(config, ("model", "encoder", "inputs")), what, help),)
@@ -55,13 +59,14 @@ def _masks(port: Port, name: str) -> bool:
 
 
 def _put_end(workflow: Data, tokens: StageInput, others: list[StageInput], parameters: Data) -> None:
-    given = {TOKENS: tokens, **{MASK: each for each in others}}
+    given = dict(zip((TOKENS, MASK), (tokens, *others), strict=False))
     contracts = {role: workflow["inputs"][each.value]["contract"] for role, each in given.items()}
     for each in others:
         contract = {**contracts[MASK], "shape": contracts[TOKENS]["shape"]}
         workflow["inputs"][each.value] |= {"contract": contract, "required": False, "default": 1}
     taken, made = (
-        {role: {**each, "shape": ["batch", symbol]} for role, each in contracts.items()} for symbol in ("source", "ended")
+        {role: {**each, "shape": ["batch", symbol]} for role, each in contracts.items()}
+        for symbol in ("source", "ended")
     )
     ended = {each.value: f"ended.{each.value.partition('.')[2]}" for each in given.values()}
     name = adapter(workflow, END_SOURCE, taken, made, parameters)

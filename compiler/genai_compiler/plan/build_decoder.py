@@ -312,9 +312,9 @@ class DecoderLoop:
             if port in inputs:
                 yield Count(port, inputs[port].dtype, "written" if kind == "written" else "valid")
         for port, role in self._roles().items():
-            kind = {**LENGTHS_OF_ALL_ROWS, **LENGTHS_OF_ONE_ROW}.get(role)
-            if kind is not None and port in inputs:
-                yield Count(port, inputs[port].dtype, kind)
+            of_all = {**LENGTHS_OF_ALL_ROWS, **LENGTHS_OF_ONE_ROW}.get(role)
+            if of_all is not None and port in inputs:
+                yield Count(port, inputs[port].dtype, of_all)
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""

@@ -26,7 +26,9 @@ def end_source(parameters: Mapping[str, Any]) -> Callable[[Mapping[str, Array]],
         places = np.arange(width)
         if mask is not None and (mask != (places < lengths[:, None])).any():
             what = "the mask of the source is not ones and then zeros in every row"
-            raise RequestError("bad-value", what, help="pad the rows of the source on the right, and give 1 for a token")
+            raise RequestError(
+                "bad-value", what, help="pad the rows of the source on the right, and give 1 for a token"
+            )
         longest = int(lengths.max(initial=0))
         ended = np.full((rows, longest + 1), pad, dtype=tokens.dtype)
         ended[:, :longest] = np.where(places[:longest] < lengths[:, None], tokens[:, :longest], pad)
