@@ -26,6 +26,7 @@ from genai_compiler.lower.output_start import start_doubts, start_of_single
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.shifted_caches import merge_shift, merge_shifted, told_columns
+from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -205,7 +206,7 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
         notes.append(f"caches in pages of {' or '.join(map(str, blocks)) or 'no'} positions; rows are packed")
     if facts.one_token:
         notes.append("the graph takes one token a call: a prompt is fed token by token")
-    return tuple(notes)
+    return (*notes, *told_end(facts, text.eos))
 
 
 def _unnamed(found: tuple[LayerPorts, ...]) -> tuple[str, ...]:

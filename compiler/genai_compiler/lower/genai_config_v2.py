@@ -34,7 +34,7 @@ from genai_compiler.lower.pipeline_stages import Around, around, decoder_session
 from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
-from genai_compiler.lower.source_end import with_end
+from genai_compiler.lower.source_end import told_end, with_end
 from genai_compiler.lower.stated import Stated
 from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
@@ -323,4 +323,5 @@ def _notes(reading: _Reading, beside: Around, facts: DecoderFacts, text: TextFac
         *beside.notes,
         f"end tokens: {ends or 'none'}",
         f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        *told_end(facts, text.eos),
     )

@@ -6,7 +6,7 @@ end_source(tokens, mask) -> tokens with the end id behind each row's last, the m
 from collections.abc import Iterable
 
 from genai_compiler.lower.decoder_components import Data
-from genai_compiler.lower.decoder_facts import DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.own_adapters import adapter
 from genai_compiler.lower.stages import Stage, StageInput
@@ -52,6 +52,13 @@ def with_end(
     pad = config.pad if config.pad is not None else eos[0]
     _put_end(document["pipeline"]["workflow"], tokens, others, {"end": eos[0], "pad": pad})
     return document, ()
+
+
+def told_end(facts: DecoderFacts, eos: tuple[int, ...]) -> tuple[str, ...]:
+    """A note on what is put behind the source, and what starts the output, where that is so."""
+    if not facts.flat or facts.prompt == PROMPT or not eos:
+        return ()
+    return (f"each source gets the end token {eos[0]} behind it; the output starts with {facts.start}",)
 
 
 def _masks(port: Port, name: str) -> bool:
