@@ -49,6 +49,7 @@ def test_every_fixture_is_run_here() -> None:
     elsewhere |= {"tiny-own-tokens-v1"}  # tests/test_own_tokens.py
     elsewhere |= {"tiny-stages-v1", "tiny-shifted-v1"}  # tests/test_stages.py, tests/test_stage_windows.py
     elsewhere |= {"tiny-encoder-decoder-v1"}  # tests/lower/test_config_models.py
+    elsewhere |= {"tiny-ssru-v1"}  # tests/lower/test_one_token_rows.py
     elsewhere |= {"tiny-vision-stages-v1"}  # tests/test_vision_stages.py
     elsewhere |= {"tiny-embedder-v2"}  # tests/lower/test_pipeline_pass.py
     elsewhere |= {"tiny-denoiser"}  # tests/lower/test_iterative.py

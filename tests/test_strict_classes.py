@@ -5,6 +5,7 @@ The list of types and what each class opens are the reference notes' (genai-conf
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from genai_compiler.driver import Options
 from genai_compiler.reference_classes import class_of, reference_table
 from onnx import TensorProto
 
+from tests.conftest import FIXTURES
 from tests.data import DATA, needs_data
 from tests.lower.packages import Recipe, decoder, laid_over, save
 from tests.test_strict import package, reasons
@@ -187,3 +189,19 @@ def test_positions_of_three_axes_need_a_type_of_their_own(tmp_path: Path) -> Non
 def test_a_mask_and_positions_of_two_types(tmp_path: Path) -> None:
     mixed = Recipe(extra_inputs={"position_ids": (TensorProto.INT32, ["batch", "sequence"])})
     assert "one type for both" in reasons(package(tmp_path, mixed))
+
+
+def test_the_state_that_it_makes_must_be_the_graph_s(tmp_path: Path) -> None:
+    """It makes [3, batch, encoder.hidden_size] for its class of one token of each row; other types feed two axes."""
+    source = FIXTURES / "tiny-ssru-v1"
+    assert reasons(shutil.copytree(source, tmp_path / "as it is")) == ""
+    file = json.loads((source / "genai_config.json").read_text())
+    for name, change, words in (
+        ("wide", lambda model: model["encoder"].update(hidden_size=12), "[3, batch, 12]"),
+        ("unsaid", lambda model: model["encoder"].pop("hidden_size"), "[3, batch, 0]"),
+        ("other", lambda model: model.update(type="llama"), "token ids of two axes"),
+    ):
+        folder, config = shutil.copytree(source, tmp_path / name), json.loads(json.dumps(file))
+        change(config["model"])
+        (folder / "genai_config.json").write_text(json.dumps(config))
+        assert words in reasons(folder), name

@@ -39,6 +39,12 @@ CLASSES = {
         "lower/test_config_models.py::test_the_encoder_takes_the_prompt_and_the_output_starts_as_configured",
         "test_v1_classes.py::test_caches_over_the_source_are_computed_once_a_request",
     ),
+    "encoder and recurrent decoder of one token of each row": (
+        "lower/test_one_token_rows.py::test_one_row",
+        "lower/test_one_token_rows.py::test_rows_of_different_length_in_one_run_by_their_mask",
+        "lower/test_one_token_rows.py::test_rows_end_at_the_end_token_each_for_itself",
+        "lower/test_row_forms.py::test_in_configurations_the_end_stands_behind_the_source",
+    ),
     "vision, embedding and decoder": (
         "test_v1_classes.py::test_an_embedding_runs_with_every_token_and_a_vision_model_with_the_prompt",
         "test_real_stages.py::test_tokens_with_and_without_an_image_are_the_expected_ones",

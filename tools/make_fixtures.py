@@ -29,6 +29,7 @@ from tools.fixtures.processors import (
     tiny_own_tokens_v1,
     tiny_tiles_v2,
 )
+from tools.fixtures.recurrent import tiny_ssru_v1
 from tools.fixtures.runtime_decoder import tiny_runtime_policy
 from tools.fixtures.searching import wide_search
 from tools.fixtures.shifted import tiny_shifted_v1
@@ -64,6 +65,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-own-tokens-v1": tiny_own_tokens_v1,
     "tiny-runtime-policy": tiny_runtime_policy,
     "tiny-shifted-v1": tiny_shifted_v1,
+    "tiny-ssru-v1": tiny_ssru_v1,
     "tiny-stages-v1": tiny_stages_v1,
     "tiny-tiles-v2": tiny_tiles_v2,
     "tiny-turns": tiny_turns,

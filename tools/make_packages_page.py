@@ -58,6 +58,7 @@ SAME = ("og-llama", "mobius-llama-og", "mobius-llama-meta")
 """One checkpoint through three dialects."""
 FIXTURES = {
     "tiny-encoder-decoder-v1": (GENAI, "encoder-decoder, caches computed once"),
+    "tiny-ssru-v1": (GENAI, "encoder and recurrent decoder"),
     "tiny-stages-v1": (GENAI, "decoder in stages"),
     "tiny-vision-stages-v1": (GENAI, "vision model and decoder in stages"),
     "tiny-own-tokens-v1": (GENAI, "pictures and sound before an embedding"),

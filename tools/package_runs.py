@@ -26,7 +26,7 @@ from tests import (
     test_vision_stages,
 )
 from tests.data import ROOT
-from tests.lower import test_config_models, test_pipeline_pass
+from tests.lower import test_config_models, test_one_token_rows, test_pipeline_pass
 from tests.real_packages import DRAWN, ENCODED, GREEDY, MEDIA, SINGLE, cases, encoder_case, reliable
 from tests.reference.cases import load_cases
 from tests.reference.plain_loop import greedy
@@ -160,6 +160,12 @@ def _crossed(package: Path, _: Path) -> Check:
     return _tokens(inputs, wanted, STEPS)
 
 
+def _one_token(package: Path, _: Path) -> Check:
+    source = test_one_token_rows.SOURCES[0]
+    wanted = test_one_token_rows.plain(package, [source], STEPS)[0][0].tolist()
+    return _text(wanted, source, ends=False)
+
+
 def _staged(_: Path, folder: Path) -> Check:
     prompt = staged_packages.PROMPTS[0]
     gqa_decoder().save(folder / "whole.onnx")
@@ -203,6 +209,7 @@ def _embedded(*_: Path) -> Check:
 
 FIXTURES: Mapping[str, Callable[[Path, Path], Check]] = {
     "tiny-encoder-decoder-v1": _crossed,
+    "tiny-ssru-v1": _one_token,
     "tiny-stages-v1": _staged,
     "tiny-vision-stages-v1": _vision_staged,
     "tiny-own-tokens-v1": _own_tokens,

@@ -100,6 +100,7 @@ _OWN: Mapping[str, str] = {
     "genai-compile.one-sound": "it takes one sound of several out, without what fills it up",
     "genai-compile.join-pictures": "it puts what pictures, or sounds, give together, in order",
     "genai-compile.window-rows": "it puts a picture's rows in the order of windows, or back",
+    "genai-compile.end-source": "it puts the end id behind each row of the encoder's source",
     "genai-compile.entry-count": "it holds the prompt's placeholders against what stands for them",
     "genai-compile.place-entries": "it writes the nth entry over the row of the nth placeholder",
     "genai-compile.merge-leading-axes": "it takes the first two axes together",

@@ -27,6 +27,7 @@ from genai_compiler.reference_classes import (
     reference_table,
 )
 from genai_compiler.reference_numbers import number_reasons
+from genai_compiler.reference_rows import row_reasons, state_layers
 
 REFUSES, NEEDS = "reference-refuses", "reference-needs"
 _PARSER = frozenset(
@@ -111,6 +112,8 @@ def reference_refusals(root: Path) -> tuple[Problem, ...]:
         judged.refuse(path, why, help)
     if not missing and (is_one_graph(kind) or not class_of(kind)):
         _judge_graph(root, config, kind, judged)
+    if not missing and state_layers(kind):
+        _judge_rows(root, config, kind, judged)
     if is_unknown_inside(kind):
         why = f"it knows model.type {kind!r}; what that wants of a package is not known here, and was not looked at"
         judged.refuse(("model", "type"), why, code=NEEDS)
@@ -207,6 +210,18 @@ def _at(value: Json, path: DocPath) -> Json:
 # ---- the graph -------------------------------------------------------------------------------------------------------
 
 
+def _judge_rows(root: Path, config: GenaiConfig, kind: str, judged: _Judgement) -> None:
+    assert judged.text is not None
+    try:
+        signature = read_signature(root / find_artifact(root, config.decoder.filename).name, root)
+    except CompileError as unreadable:
+        for each in unreadable.problems:
+            judged.repeat(each)
+        return
+    for path, why, help in row_reasons(config, judged.text.root, kind, signature):
+        judged.refuse(path, why, help)
+
+
 def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement) -> None:
     try:
         artifact = find_artifact(root, config.decoder.filename).name
@@ -232,6 +247,10 @@ def _judge_graph(root: Path, config: GenaiConfig, kind: str, judged: _Judgement)
             ):
                 judged.repeat(each)
         _judge_cache(config, signature, judged)
+        for path, why, help in row_reasons(
+            config, judged.text.root if judged.text is not None else None, kind, signature
+        ):
+            judged.refuse(path, why, help)
         _judge_places(config, signature, kind, judged)
     _judge_templates(config, judged)
     logits = next((each for each in signature.outputs if each.name == config.decoder.outputs["logits"]), None)

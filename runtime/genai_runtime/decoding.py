@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from genai_runtime import binding
+from genai_runtime.front import Front
 from genai_runtime.length_switch import Rebuilding, watch_switch
 from genai_runtime.packing import Pages
 from genai_runtime.problem import ExecutionError, RequestError
@@ -44,16 +45,18 @@ class DecoderSpec:
     """The decoder's ports and the shape of its state, all taken from the graph at compile time.
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row. last_position: the port, int64 [rows, 1, 1], that says which position of each row the logits are
-    of; "" where they are of all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
+    one token a row; flat: at a port [rows], as positions are then. last_position: the port, int64 [rows, 1, 1], that
+    says which position of each row the logits are of; "" where they are of all. logits_rank: 3 is [rows, positions,
+    vocab], 2 [rows, vocab].
     counts: (port, dtype, kind) of ports that take a number a row: positions `written` before a run, or `valid` after
-    it; of one row, [1, 1] `last` is one less than these, [1] `current` the same, `room` what fits. front: (component,
-    (its output, the decoder's input) pairs) where tokens become embeddings first; `tokens` is then a port of that
-    component, also in an output's place where the decoder takes them too. pages: rows are packed into one axis and
-    caches kept in pages; positions of rank 2 are then [tokens], of rank 3 [3, tokens]. prompt_component: what runs with
-    the prompt, "" for the same; one_by_step: but for a prompt of one token. window: (tokens a run, what fills the last
-    run up) of a prompt. shift: caches move by what a run adds: (columns of past and new ones, what empty ones hold,
-    whether padding stands before a prompt). alone: a run takes one row. lengths: what is fed in the place of a mask.
+    it; `past`, [1], before it, the same of all rows; of one row, [1, 1] `last` is one less than these, [1] `current`
+    the same, `room` what fits. front: (component, (its output, the decoder's input) pairs) where tokens become
+    embeddings first; `tokens` is then a port of that component, also in an output's place where the decoder takes them
+    too. pages: rows are packed into one axis and caches kept in pages; positions of rank 2 are then [tokens], of rank 3
+    [3, tokens]. prompt_component: what runs with the prompt, "" for the same; one_by_step: but for a prompt of one
+    token. window: (tokens a run, what fills the last run up) of a prompt. shift: caches move by what a run adds:
+    (columns of past and new ones, what empty ones hold, whether padding stands before a prompt). alone: a run takes one
+    row. lengths: what is fed in the place of a mask.
     """
 
     component: str
@@ -82,22 +85,7 @@ class DecoderSpec:
     switch: int = 0
     shift: tuple[int, int, bool] | None = None
     lengths: Lengths | None = None
-
-
-class Front:
-    """The session that turns tokens into what the decoder takes."""
-
-    def __init__(self, session: Any, spec: DecoderSpec) -> None:
-        _, streams = spec.front or ("", ())
-        self._run, self._tokens = binding.run_with_values(session, spec.origin), spec.tokens
-        self._outputs = [made for made, _ in streams if made != spec.tokens]
-        self._ports = [taken for made, taken in streams if made != spec.tokens]
-        self._own = [taken for made, taken in streams if made == spec.tokens]
-
-    def run(self, tokens: Value, media: Mapping[str, Value]) -> dict[str, Value]:
-        """The decoder's inputs for these tokens, by port. Raises what the session raises."""
-        made = binding.results(self._run({**media, self._tokens: tokens}, self._outputs, None))
-        return dict(zip(self._ports, made, strict=True)) | dict.fromkeys(self._own, tokens)
+    flat: bool = False
 
 
 class Decoder:
@@ -109,7 +97,10 @@ class Decoder:
         self.prompt_session = sessions.session(spec.prompt_component) if spec.prompt_component else self.session
         self._chunk, self._at_switch = sessions.prefill_chunk, sessions.length_switch
         self.policy_graphs = sessions.policy_graphs
-        self.front = Front(sessions.session(spec.front[0]), spec) if spec.front is not None else None
+        self.front: Front | None = None
+        if spec.front is not None:
+            component, streams = spec.front
+            self.front = Front(sessions.session(component), spec.tokens, streams, spec.origin)
 
     def start(
         self,
@@ -235,16 +226,20 @@ class Decoding:
         """Ids, mask and positions of the first `first` tokens of the prompt, by port. room: see counts_of."""
         spec = self.spec
         valid = np.arange(self.first) < self.lengths.reshape(-1, 1)
-        feeds = {spec.tokens: np.ascontiguousarray(self.ids[:, : self.first])}
+        feeds = {spec.tokens: self.as_fed(np.ascontiguousarray(self.ids[:, : self.first]))}
         if spec.mask is not None:
             feeds[spec.mask.port] = np.ascontiguousarray(valid.astype(NUMPY[spec.mask.dtype]))
         feeds |= self.lengths_of(self.lengths - 1, self.first)
         if spec.positions is not None:
             own = self._positions_of(np.where(valid, np.arange(self.first), 0)) if self.places is None else self.places
-            feeds[spec.positions[0]] = np.ascontiguousarray(own[..., : self.first])
+            feeds[spec.positions[0]] = self.as_fed(np.ascontiguousarray(own[..., : self.first]))
         if spec.last_position:
             feeds[spec.last_position] = np.ascontiguousarray((self.lengths - 1).reshape(-1, 1, 1))
         return feeds | self.counts_of(np.zeros_like(self.lengths), self.lengths, room)
+
+    def as_fed(self, array: Array) -> Array:
+        """Tokens or positions [rows, n] as their port has them: the same memory, [rows] where it has no axis for n."""
+        return array.reshape(-1) if self.spec.flat else array
 
     def take_positions(self, given: Array) -> None:
         """The caller's positions of the prompt, [..., rows, tokens]; -1 throughout stands for none.
@@ -287,6 +282,7 @@ class Decoding:
         room: positions that the buffers have, 0 where they are as long as what is valid.
         """
         numbers = {"written": written, "valid": valid, "last": (valid - 1).reshape(-1, 1), "current": valid[:1]}
+        numbers["past"] = written[:1]
         numbers["room"] = np.array([room]) if room else valid[:1]
         return {port: numbers[kind].astype(NUMPY[dtype]) for port, dtype, kind in self.spec.counts}
 

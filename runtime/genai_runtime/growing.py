@@ -40,11 +40,11 @@ class GrowingDecoding(Decoding):
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
             self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)
-        self._ids = view(self.tokens)
+        self._ids = view(self.as_fed(self.tokens))
         if self.front is None:
             self._feeds[spec.tokens] = self._ids
         if spec.positions is not None:
-            self._feeds[spec.positions[0]] = view(self._positions)
+            self._feeds[spec.positions[0]] = view(self.as_fed(self._positions))
         self._only = self.only_position()
         self._counted = self.counts_of(self.lengths, self.lengths + 1)
         self._feeds.update((port, view(array)) for port, array in (self._only | self._counted).items())

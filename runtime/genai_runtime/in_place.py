@@ -72,9 +72,9 @@ class InPlaceDecoding(Decoding):
         self._bound = bound = binding.new_bindings(self.session)
         self._bind_state(bound, self.session, self.own(self.later))
         if self.front is None:
-            bound.bind_ortvalue_input(spec.tokens, view(self.tokens))
+            bound.bind_ortvalue_input(spec.tokens, view(self.as_fed(self.tokens)))
         if spec.positions is not None:
-            bound.bind_ortvalue_input(spec.positions[0], view(self._positions))
+            bound.bind_ortvalue_input(spec.positions[0], view(self.as_fed(self._positions)))
         self._only = self.only_position()
         for port, array in self._only.items():
             bound.bind_ortvalue_input(port, view(array))

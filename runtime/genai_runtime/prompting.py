@@ -59,10 +59,17 @@ class Prompting:
         if isinstance(prompt, str):
             tokenizer = self._tokenizer()
             placed = self._media.prompt(prompt, media, tokenizer, specials)
-            return tokenizer.encode(prompt, add_special_tokens=specials) if placed is None else placed
+            return self._encoded(prompt, tokenizer, specials) if placed is None else placed
         ids = token_ids(prompt)
         placed = self._media.prompt(ids, media, self._any_tokenizer() if media else None, specials)
         return ids if placed is None else placed
+
+    def _encoded(self, text: str, tokenizer: Tokenizer, specials: bool) -> list[int]:
+        """The ids of a text, without an end id that the tokenizer adds and the package puts behind each source, too."""
+        ids, end = tokenizer.encode(text, add_special_tokens=specials), self._generation.get("source_end")
+        if not specials or end is None or ids[-1:] != [end]:
+            return ids
+        return ids[:-1] if len(ids) > len(tokenizer.encode(text, add_special_tokens=False)) else ids
 
     def _any_tokenizer(self) -> Tokenizer | None:
         """The package's tokenizer, None where it has none: ids that hold all entries do without."""

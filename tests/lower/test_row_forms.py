@@ -1,7 +1,7 @@
 """A recurrent decoder beside an encoder: one token of each row a run, the state of all layers in one tensor.
 
-Its rows are on axis 1 of that state, its logits have no axis of tokens. It runs in a plain loop; here it is refused for
-what its ports are, in every dialect and whatever the type says.
+Its rows are on axis 1 of that state, its logits have no axis of tokens. In every dialect, whatever the type says, it
+gives the tokens of a plain loop over both graphs.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import genai_runtime
 import numpy as np
 import onnxruntime
 import pytest
@@ -41,13 +42,14 @@ SEEN = value("encoder_hidden_states", FLOAT, ["batch", "source", HIDDEN])
 
 def encoder() -> ModelProto:
     nodes = [
-        node("Gather", ["words", "input_ids"], ["found"]),
+        node("Gather", ["words", "input_ids"], ["looked"]),
+        node("MatMul", ["looked", "mixed"], ["found"]),
         node("Cast", ["attention_mask"], ["shown"], to=FLOAT),
         node("Unsqueeze", ["shown", "axis2"], ["each"]),
         node("Mul", ["found", "each"], ["encoder_hidden_states"]),
     ]
     inputs = [value(name, INT64, ["batch", "source"]) for name in ("input_ids", "attention_mask")]
-    return graph(nodes, inputs, [SEEN], {"words": weight(0, VOCABULARY, HIDDEN)})
+    return graph(nodes, inputs, [SEEN], {"words": weight(0, VOCABULARY, HIDDEN), "mixed": weight(20, HIDDEN, HIDDEN)})
 
 
 def recurrent() -> ModelProto:
@@ -99,7 +101,11 @@ def in_version_1(folder: Path, kind: str) -> None:
 
 def in_version_2(folder: Path, _: str) -> None:
     sessions = {name: {"file": f"{name}.onnx"} for name in ("encoder", "decoder")}
-    document = {"version": 2, "pipeline": {"extends": "encoder-decoder", "sessions": sessions}, "tokens": {"eos": [2]}}
+    document = {
+        "version": 2,
+        "pipeline": {"extends": "encoder-decoder", "sessions": sessions},
+        "tokens": {"eos": [2], "bos": 1},
+    }
     (folder / "genai_config.json").write_text(json.dumps(document))
 
 
@@ -133,49 +139,90 @@ def told(folder: Path, **options: Any) -> list[Problem]:
     return list(errors(refused.value.problems))
 
 
-def test_the_graphs_run_in_a_plain_loop(tmp_path: Path) -> None:
-    """What is refused here is a decoder that works: the end id behind the source, one token of each row a run."""
-    folder = written(tmp_path / "p")
+SOURCES = ([5, 9, 11], [7])
+START, END, COUNT = 1, 2, 8
+
+
+def plain(folder: Path, source: list[int], ends: bool, start: int = START) -> list[int]:
+    """The tokens of a loop over both graphs. ends: the end id stands behind the source."""
     first, then = (onnxruntime.InferenceSession(folder / f"{each}.onnx") for each in ("encoder", "decoder"))
-    made = {}
-    for source in ((5, 9, 2), (7, 2)):
-        (seen,) = first.run(None, {"input_ids": np.array([source]), "attention_mask": np.ones((1, len(source)), int)})
-        ids, state, tokens = np.array([1]), np.zeros((LAYERS, 1, HIDDEN), np.float32), list[int]()
-        for _ in range(6):
-            feeds = {"input_ids": ids, "encoder_hidden_states": seen, "rnn_states_prev": state}
-            logits, state = then.run(None, feeds)
-            ids = logits.argmax(-1)
-            tokens += ids.tolist()
-        made[source] = tokens
-    assert len({tuple(each) for each in made.values()}) == 2
+    ids = np.array([[*source, *[END] * ends]])
+    (seen,) = first.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    token, state, tokens = np.array([start]), np.zeros((LAYERS, 1, HIDDEN), np.float32), list[int]()
+    for _ in range(COUNT):
+        feeds = {"input_ids": token, "encoder_hidden_states": seen, "rnn_states_prev": state}
+        logits, state = then.run(None, feeds)
+        token = logits.argmax(-1)
+        tokens += token.tolist()
+    return tokens
+
+
+def made(folder: Path, source: list[int], **options: Any) -> list[int]:
+    out = folder.with_name("out")
+    compile_package(folder, out=out, options=Options(force=True, **options))
+    inputs = {"request.input_ids": [source], "attention_mask": [[1] * len(source)], "request.max_iterations": [COUNT]}
+    with genai_runtime.load(out, threads=1) as model:
+        found: list[int] = model.run(inputs, stop_on_eos=False)["tokens"][0].tolist()
+    return found
 
 
 @pytest.mark.parametrize("kind", ["marian-ssru", "a_type_of_tomorrow"])
-@pytest.mark.parametrize("dialect", [in_version_1, in_version_2, in_models])
-def test_it_is_refused_for_its_form(dialect: Any, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect", [in_version_1, in_version_2])
+def test_in_configurations_the_end_stands_behind_the_source(dialect: Any, kind: str, tmp_path: Path) -> None:
     dialect(folder := written(tmp_path / "p"), kind)
-    found = told(folder)
-    assert {each.code for each in found} == {"unsupported-package-class"}
-    state, tokens = sorted(found, key=lambda each: "one token" in each.what)
-    assert "a state whose rows are on axis 1: 'rnn_states_prev' is float32 [3, batch, 8]" in state.what
-    assert "'rnn_states' its next value" in state.what
-    assert "one token of each row a run: 'input_ids' is int64 [batch]" in tokens.what
-    assert "'logits', float32 [batch, 24], has no axis of tokens" in tokens.what
-    for each in found:
-        assert each.help.startswith("export it with")
-    if dialect is in_version_1:
-        assert [each.path.removeprefix("model.decoder.inputs.") for each in (state, tokens)] == [
-            "rnn_states_prev",
-            "input_ids",
-        ]
+    wanted = [plain(folder, each, ends=True) for each in SOURCES]
+    assert wanted != [plain(folder, each, ends=False) for each in SOURCES]
+    assert [made(folder, each) for each in SOURCES] == wanted
 
 
-def test_where_nothing_is_declared(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plainly", [False, True])
+def test_elsewhere_the_source_is_what_is_given(plainly: bool, tmp_path: Path) -> None:
     folder = written(tmp_path / "p")
-    (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY, "max_position_embeddings": 32}))
-    (problem,) = told(folder, graph="decoder.onnx")
-    assert problem.code == "unsupported-package-class"
-    assert "one token of each row a run" in problem.what
+    if plainly:
+        stated = {"vocab_size": VOCABULARY, "max_position_embeddings": 32, "eos_token_id": END}
+        (folder / "config.json").write_text(json.dumps({**stated, "decoder_start_token_id": START}))
+    else:
+        in_models(folder, "")
+        (folder / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": START}))
+    options = {"graph": ("encoder.onnx", "decoder.onnx")} if plainly else {}
+    assert [made(folder, each, **options) for each in SOURCES] == [plain(folder, each, ends=False) for each in SOURCES]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "start"), [({"eos": [2], "bos": 5}, 5), ({"eos": [2], "bos": 5, "decoder_start": 7}, 7)]
+)
+def test_in_version_2_the_start_is_stated_or_the_first_token(
+    tokens: dict[str, Any], start: int, tmp_path: Path
+) -> None:
+    in_version_2(folder := written(tmp_path / "p"), "")
+    document = json.loads((folder / "genai_config.json").read_text())
+    (folder / "genai_config.json").write_text(json.dumps({**document, "tokens": tokens}))
+    assert made(folder, SOURCES[0]) == plain(folder, SOURCES[0], ends=True, start=start)
+
+
+def test_without_an_encoder_the_prompt_goes_in_token_by_token(tmp_path: Path) -> None:
+    """The same decoder over a source of zeros that is part of the graph: a prompt for it, no end behind that."""
+    folder = written(tmp_path / "p")
+    model = recurrent()
+    kept = [each for each in model.graph.input if each.name != "encoder_hidden_states"]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    nothing = numpy_helper.from_array(np.zeros((1, 1, HIDDEN), np.float32), "encoder_hidden_states")
+    model.graph.initializer.append(nothing)
+    save(model, folder / "decoder.onnx")
+    config = {"vocab_size": VOCABULARY, "context_length": 32, "eos_token_id": END}
+    config |= {"decoder": {"filename": "decoder.onnx"}}
+    (folder / "genai_config.json").write_text(json.dumps({"model": config, "search": {}}))
+    compile_package(folder, out=tmp_path / "out")
+    session = onnxruntime.InferenceSession(folder / "decoder.onnx")
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        rows = loaded.generate(batch=[[5, 9, 11], [7]], max_new_tokens=4, temperature=0, stop_on_eos=False).rows
+    for prompt, row in zip(([5, 9, 11], [7]), rows, strict=True):
+        state, tokens = np.zeros((LAYERS, 1, HIDDEN), np.float32), list[int]()
+        for each in [*prompt, *row.tokens[:-1]]:
+            logits, state = session.run(None, {"input_ids": np.array([each]), "rnn_states_prev": state})
+            tokens.append(int(logits.argmax()))
+        assert row.tokens == tokens[len(prompt) - 1 :]
 
 
 def test_a_name_that_the_configuration_knows_is_not_asked_for_under_another(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def decoder_table(plan: Plan) -> Iterator[str]:
         f"ragged={facts.ragged}",
         f"vocab_size={facts.vocab_size}",
         f"one_token={facts.one_token}",
+        *([f"flat={facts.flat}"] if facts.flat else []),
         *([f"last_position={literal(facts.last_position)}"] if facts.last_position else []),
         *([f"logits_rank={facts.logits_rank}"] if facts.logits_rank != 3 else []),
         *([f"counts={literal(counts)}"] if counts else []),

@@ -29,6 +29,7 @@ from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
 
+_END_SOURCE = "genai-compile.end-source@1"
 FORMAT = 3
 """Raised with every key that a manifest must have or loses (genai_runtime.manifest reads one format only)."""
 SMALL_FILE = 4 << 20
@@ -152,6 +153,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         ),
         "end_ids": _end_ids(plan, package),
         "pad_id": text.pad,
+        **_source_end(plan),
         "context_length": context_of(package).length,
         "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model and metadata.model.vocab_size) or 0,
         "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
@@ -163,6 +165,14 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
             for name, each in (metadata.generation.overrides if metadata.generation else {}).items()
         },
     }
+
+
+def _source_end(plan: Plan) -> dict[str, int]:
+    """The end id that a step of the document puts behind each source, where one does."""
+    ends = [
+        dict(each.adapter.parameters) for each in plan.components if each.adapter and each.adapter.abi == _END_SOURCE
+    ]
+    return {"source_end": int(ends[0]["end"])} if ends else {}
 
 
 def _defaults(defaults: GenerationDefaults) -> dict[str, Any]:

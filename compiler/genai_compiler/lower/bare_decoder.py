@@ -31,6 +31,7 @@ from genai_compiler.lower.merge_paged import merge_paged, with_pages
 from genai_compiler.lower.output_start import OF_GENERATION, start_doubts
 from genai_compiler.lower.own_tokens import looked_up
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
+from genai_compiler.lower.row_forms import one_token_a_run
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.switched_state import switched_decoder
 from genai_compiler.lower.unrunnable import check_graph
@@ -116,7 +117,8 @@ class DecoderSource:
 
         prompts = model.graph if networks is None else networks.first_graph
         flat = [each for each in signature.inputs if each.dtype in ("int64", "int32") and rank_of(each) == 2]
-        masks = source_masks(flat, told(), Edges(prompts)) if fed else ()  # an encoder beside it, and its mask
+        alone = any(one_token_a_run(each, signature.inputs, signature.outputs) for each in signature.inputs)
+        masks = source_masks(flat, told(), Edges(prompts), alone) if fed else ()  # an encoder beside it, and its mask
         over_source = frozenset(each.name for each in masks)
         together = tuple((each.past.name, each.present.name) for each in self.combined)
         ids = looked_up(model.graph, signature, flat) if front is not None else frozenset[str]()
@@ -128,7 +130,8 @@ class DecoderSource:
         dense = decoder if paged is None else replace(decoder, keys=(), values=())
         states, windows = split_windows(merge_states(dense, merge), merge)
         over_encoder = merge_crossed(ports.crossed, merge)
-        one_token = decoder.token_ids is not None and takes_one_token(model, decoder.token_ids)
+        single = paged is None and decoder.token_ids is not None and rank_of(decoder.token_ids) == 1
+        one_token = single or (decoder.token_ids is not None and takes_one_token(model, decoder.token_ids))
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, dense, merge)
         width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
@@ -179,6 +182,7 @@ class DecoderSource:
             flag=Flag(networks.flag, networks.later) if networks is not None else None,
             crossed=over_encoder,
             own_tokens=decoder.own_tokens,
+            lengths=decoder.lengths,
         )
         return facts, text, ordered(problems)
 

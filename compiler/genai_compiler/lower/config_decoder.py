@@ -11,7 +11,7 @@ from genai_compiler.lower.false_statements import absent_ports
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.match_state import LayerPorts
-from genai_compiler.lower.matching import Joined, Surroundings
+from genai_compiler.lower.matching import Joined, Surroundings, rank_of
 from genai_compiler.lower.merge_combined import merge_combined
 from genai_compiler.lower.merge_facts import (
     Merge,
@@ -22,10 +22,11 @@ from genai_compiler.lower.merge_facts import (
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
-from genai_compiler.lower.output_start import start_doubts
+from genai_compiler.lower.output_start import start_doubts, start_of_single
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import search_defaults
 from genai_compiler.lower.shifted_caches import merge_shift, merge_shifted, told_columns
+from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import stated_by_config
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
@@ -115,7 +116,8 @@ def config_decoder(
     shift = merge_shift(ports, shifted, stated_window, 1, merge) if shifted and stated_window is not None else None
     dense = replace(ports, keys=(), values=()) if paged is not None or shifts else ports
     states, windows = split_windows(merge_states(dense, merge), merge)
-    one_token = ports.token_ids is not None and _takes_one_token(model, ports.token_ids, joined)
+    flat = paged is None and ports.token_ids is not None and rank_of(ports.token_ids) == 1
+    one_token = flat or (ports.token_ids is not None and _takes_one_token(model, ports.token_ids, joined))
     fixed = merge_fixed_states(ports, one_token, merge)
     combined = merge_combined(ports, merge)
     check_groups(config.state_groups, paged, fixed, merge)
@@ -130,8 +132,11 @@ def config_decoder(
     defaults, search_problems = search_defaults(config, length, sampled)
     own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
     start_path: DocPath = ("model", "decoder_start_token_id")
+    unread = list[Problem]()
+    if flat and start.prompt != PROMPT:
+        own_start, unread = start_of_single(config)
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
-    problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
+    problems = [*port_problems, *merge.problems, *text_problems, *search_problems, *unread]
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
     problems += start_doubts(start.prompt, own_start, named(config, start_path), "model.decoder_start_token_id")
@@ -201,7 +206,7 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
         notes.append(f"caches in pages of {' or '.join(map(str, blocks)) or 'no'} positions; rows are packed")
     if facts.one_token:
         notes.append("the graph takes one token a call: a prompt is fed token by token")
-    return tuple(notes)
+    return (*notes, *told_end(facts, text.eos))
 
 
 def _unnamed(found: tuple[LayerPorts, ...]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from genai_compiler.lower.match_ports import match_ports
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MERGE, PATCH, MediaNotes, Said, SaidNumber
 from genai_compiler.lower.placed_features import check_features
+from genai_compiler.lower.source_end import with_end
 from genai_compiler.lower.stage_phases import StagedDecoder, phase_faults
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.lower.vision_stages import VisionStages, vision_stages
@@ -86,6 +87,9 @@ def lower_models(
     plain = plain if staged is None else staged.document(plain, made.facts)
     tokenizer = root / made.text.tokenizer if made.text.tokenizer else None
     document, of_media = with_media(plain, once, media, media_notes(root, config), made.facts, tokenizer)
+    mask = config.components["encoder"].inputs["attention_mask"] if "encoder" in config.components else ""
+    document, of_source = with_end(document, once, made.facts, config, made.text.eos, mask)
+    of_media = (*of_media, *of_source)
     if errors(of_media):
         raise CompileError([*problems, *made.problems, *of_media])
     return made.lowered(config, document, [*found, *problems, *of_media])

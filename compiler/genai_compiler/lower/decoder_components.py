@@ -43,13 +43,18 @@ def token_contract(facts: DecoderFacts) -> Data:
 
 def cell_contract(state: State, positions: str = "kv_sequence") -> Data:
     """A cache [batch, heads, positions, head size]; `positions` is a number where the graph fixes it. Or a state
-    [batch, n, m, ...] of one size, or keys and values together, [2, batch, heads, positions, head size]; or pages.
+    [batch, n, m, ...] or [n, batch, m, ...] of one size, or keys and values together, [2, batch, heads, positions,
+    head size]; or pages.
     """
     if isinstance(state, PagedState):
         return paged_cell(state)
     if isinstance(state, ShiftedState):
         dims = [positions if each == "positions" else each for each in state.dims]
         layout = {"kind": "request_aligned", "axis": dims.index("batch")}
+        return {"dtype": state.dtype, "rank": len(dims), "shape": dims, "batch_layout": layout}
+    if isinstance(state, FixedState) and state.axis:
+        dims = [*state.shape[: state.axis], "batch", *state.shape[state.axis :]]
+        layout = {"kind": "request_aligned", "axis": state.axis}
         return {"dtype": state.dtype, "rank": len(dims), "shape": dims, "batch_layout": layout}
     if isinstance(state, FixedState | StaticState):
         shape: list[int | str] = ["batch", *state.shape]
@@ -116,9 +121,8 @@ def row_wise(port: Port) -> Data:
 def decoder_component(facts: DecoderFacts) -> Data:
     """The ONNX component, its ports in the order in which they are driven."""
     tokens, mask, positions = facts.token_ids, facts.attention_mask, facts.position_ids
-    packed = facts.paged is not None
     bindings: dict[str, str] = {}
-    inputs: Data = {tokens.name: over_tokens(tokens) if packed else token_contract(facts)}
+    inputs: Data = {tokens.name: fed_tokens(facts)}
     roles = {tokens.name: "token_ids"}
     if facts.front is not None:
         inputs = {taken.name: stream_contract(taken) for _, taken in facts.front.streams}
@@ -130,7 +134,7 @@ def decoder_component(facts: DecoderFacts) -> Data:
         inputs[mask.name] = application_contract(mask, "total_sequence")
         roles[mask.name] = "attention_mask"
     if positions is not None:
-        inputs[positions.name] = over_tokens(positions) if packed else application_contract(positions, "sequence")
+        inputs[positions.name] = fed_positions(facts, positions)
         roles[positions.name] = "position_ids"
     inputs |= {port.name: zero_contract(port) for port in facts.zero_inputs}
     inputs |= {facts.flag.port.name: zero_contract(facts.flag.port)} if facts.flag is not None else {}
@@ -172,6 +176,20 @@ def decoder_component(facts: DecoderFacts) -> Data:
             **({"parameters": window_parameters(facts)} if facts.window is not None else {}),
         },
     }
+
+
+def fed_tokens(facts: DecoderFacts) -> Data:
+    """The port of token ids: [batch, sequence], [tokens] over packed rows, or [batch] for one of each row."""
+    if facts.flat:
+        return count_contract(facts.token_ids)
+    return over_tokens(facts.token_ids) if facts.paged is not None else token_contract(facts)
+
+
+def fed_positions(facts: DecoderFacts, port: Port) -> Data:
+    """The port of positions: as many as token ids, or three copies of that."""
+    if facts.flat:
+        return count_contract(port)
+    return over_tokens(port) if facts.paged is not None else application_contract(port, "sequence")
 
 
 def stream_contract(port: Port) -> Data:

@@ -74,13 +74,17 @@ class CombinedState:
 
 @dataclass(frozen=True)
 class FixedState:
-    """One state tensor [batch, *shape] that each step replaces: `input` takes the last one, `output` gives the next."""
+    """One state tensor that each step replaces: `input` takes the last one, `output` gives the next.
+
+    [batch, *shape], or with the rows between the extents of `shape`; axis: that of the rows.
+    """
 
     layer: int
     input: str
     output: str
     dtype: str
     shape: tuple[int, ...]
+    axis: int = 0
 
     @property
     def bytes_per_row(self) -> int:
@@ -174,12 +178,15 @@ def component_of(model: str) -> str:
     return f"{model}_model" if model in _RESERVED else model
 
 
-Role = Literal["past_sequence_length", "current_sequence_length", "total_sequence_length"]
+Role = Literal["past_sequence_length", "current_sequence_length", "total_sequence_length", "past_length"]
 
 
 @dataclass(frozen=True)
 class LengthPort:
-    """An integer input of one number that tells a decoder of one row its length. role: of the step's contract."""
+    """An integer input of one number that tells a decoder its length. role: of the step's contract.
+
+    past_length: of all rows, which are equally long; others are of a decoder of one row.
+    """
 
     role: Role
     port: Port
@@ -264,12 +271,13 @@ class FrontFacts:
 class DecoderFacts:
     """A decoder graph and how to drive it.
 
-    token_ids int [batch, sequence]; attention_mask int [batch, total]; position_ids int [batch, sequence], or three
-    copies of that, [3, batch, sequence]; logits float [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden:
-    an extra output that the package names. zero_inputs: int64 [1] inputs that are fed a constant 0. fixed_states: what
-    each step replaces. max_sequence_length: positions that prompt and output may have together. vocab_size: width of a
-    row of logits, None when nobody says. sampled_ids: only ids below it may be chosen. one_token: a call takes one
-    token a row, so a prompt goes in one by one.
+    token_ids int [batch, sequence], or [batch] where a call takes one token a row; attention_mask int [batch, total];
+    position_ids int [batch, sequence], or three copies of that, [3, batch, sequence], or [batch] as token_ids; logits
+    float [batch, sequence | 1, vocabulary] or [batch, vocabulary]. hidden: an extra output that the package names.
+    zero_inputs: int64 [1] inputs that are fed a constant 0. fixed_states: what each step replaces. max_sequence_length:
+    positions that prompt and output may have together. vocab_size: width of a row of logits, None when nobody says.
+    sampled_ids: only ids below it may be chosen. one_token: a call takes one token a row, so a prompt goes in one by
+    one.
     static_cache: caches that a call updates at given positions. windows: caches of one size whose operator drops what
     left its window. combined: caches that hold keys and values together. extras: what stays the same for a request.
     paged: caches in pages, over tokens of all rows in one axis: token_ids int [tokens], position_ids int [tokens] or
@@ -316,6 +324,11 @@ class DecoderFacts:
     shifted: tuple[ShiftedState, ...] = ()
     shift: CacheShift | None = None
     own_tokens: Port | None = None
+
+    @property
+    def flat(self) -> bool:
+        """Whether the token ids are [batch], one of each row, without an axis of tokens."""
+        return self.paged is None and self.token_ids.shape is not None and len(self.token_ids.shape) == 1
 
     @property
     def paged_states(self) -> tuple[PagedState, ...]:

@@ -18,6 +18,8 @@ from genai_compiler.lower.decoder_components import (
     control_ports,
     count_contract,
     decoder_component,
+    fed_positions,
+    fed_tokens,
     front_component,
     length_contract,
     media_contract,
@@ -28,7 +30,7 @@ from genai_compiler.lower.decoder_components import (
 )
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
 from genai_compiler.lower.decoder_state import declared_cells, seeds, state_cells, state_groups
-from genai_compiler.lower.packed_rows import PACK, PACKED, over_tokens, pack_component, pack_step, paged_ports
+from genai_compiler.lower.packed_rows import PACK, PACKED, pack_component, pack_step, paged_ports
 from genai_compiler.read.signature import Port
 
 CAPABILITIES = (
@@ -104,8 +106,8 @@ def _workflow(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data
 
 def _components(facts: DecoderFacts) -> Data:
     found: Data = {"decoder": decoder_component(facts), "token_policy": policy_component(facts)}
-    if facts.paged is not None:
-        found[PACK] = pack_component(token_contract(facts), over_tokens(facts.token_ids))
+    if facts.paged is not None or facts.flat:
+        found[PACK] = pack_component(token_contract(facts), fed_tokens(facts))
     return found if facts.front is None else found | {facts.front.component: front_component(facts, facts.front)}
 
 
@@ -126,8 +128,8 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
         inputs["package.eos_token_ids"] = _literal(contract, list(eos), role) | {"externally_suppliable": True}
     for port, extent in ((facts.attention_mask, "total_sequence"), (facts.position_ids, "sequence")):
         if port is not None:
-            packed = facts.paged is not None
-            given = _application(port, over_tokens(port) if packed else application_contract(port, extent))
+            placed = extent == "sequence"
+            given = _application(port, fed_positions(facts, port) if placed else application_contract(port, extent))
             if extent == "sequence" and facts.front is not None and facts.front.places_media:
                 given |= {"required": False, "default": FORMED}
             inputs[application[port.name]] = given
@@ -239,7 +241,7 @@ def _loop(facts: DecoderFacts) -> Data:
         "setup": [],
         "steps": [
             *([_invoke_front(facts, facts.front)] if facts.front is not None else []),
-            *([pack_step(facts.prompt)] if facts.paged is not None else []),
+            *([pack_step(facts.prompt)] if facts.paged is not None or facts.flat else []),
             _invoke_decoder(facts),
             {
                 "kind": "invoke",
@@ -264,7 +266,7 @@ def _invoke_front(facts: DecoderFacts, front: FrontFacts) -> Data:
 
 
 def _invoke_decoder(facts: DecoderFacts) -> Data:
-    inputs = {facts.token_ids.name: PACKED if facts.paged is not None else facts.prompt}
+    inputs = {facts.token_ids.name: PACKED if facts.paged is not None or facts.flat else facts.prompt}
     if facts.front is not None:
         inputs = {taken.name: f"step.{facts.front.component}.{made.name}" for made, taken in facts.front.streams}
     inputs |= {facts.own_tokens.name: facts.prompt} if facts.own_tokens is not None else {}

@@ -34,6 +34,7 @@ from genai_compiler.lower.pipeline_stages import Around, around, decoder_session
 from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
+from genai_compiler.lower.source_end import told_end, with_end
 from genai_compiler.lower.stated import Stated
 from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
@@ -123,6 +124,8 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     plain = decoder_document(facts, text.eos, defaults)
     plain = plain if beside.placed is None else placed_document(plain, facts)
     document, of_media = with_media(plain, once, media, _media_notes(form), facts, tokenizer)
+    document, of_source = with_end(document, once, facts, config, text.eos)
+    of_media = (*of_media, *of_source)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
@@ -200,6 +203,9 @@ def _facts(
     except CompileError as error:
         raise CompileError(retold(each, decoder, format_path(path)) for each in error.problems) from error
     facts = replace(facts, start=_start(reading, beside, to_encoder, text, resolving))
+    if facts.flat and to_encoder and reading.form.text.document.tokens.decoder_start is None and text.bos is not None:
+        facts = replace(facts, start=text.bos)  # as version 1 has it for such decoders (reference, 2.11)
+        doubts = tuple(each for each in doubts if each.code != "no-start-token")
     return facts, text, tuple(retold(each, decoder, format_path(path)) for each in doubts)
 
 
@@ -317,4 +323,5 @@ def _notes(reading: _Reading, beside: Around, facts: DecoderFacts, text: TextFac
         *beside.notes,
         f"end tokens: {ends or 'none'}",
         f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        *told_end(facts, text.eos),
     )

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from genai_compiler.lower.cross_caches import cross_caches
-from genai_compiler.lower.decoder_facts import Extra, StaticCache
+from genai_compiler.lower.decoder_facts import Extra, LengthPort, StaticCache
+from genai_compiler.lower.match_lengths import counts_runs
 from genai_compiler.lower.match_paged import packed_integers, three_packed, told_paged
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import Surroundings, listed, rank_of, spell_port
 from genai_compiler.lower.own_tokens import other_tokens
 from genai_compiler.lower.plain_state import PlainState
-from genai_compiler.lower.row_forms import one_token_a_run, rows_behind
+from genai_compiler.lower.row_forms import FORM_OF_ONE_TOKEN, one_token_a_run
 from genai_compiler.lower.static_cache import static_cache
 from genai_compiler.lower.unnamed_state import ByGraph, Found, unnamed_state
 from genai_compiler.problem import Problem, Severity
@@ -171,8 +172,12 @@ def match_io(
         positions = matching.pick(flat, "position_ids_input", "positions", False)
     _check_integers(own_tokens or tokens, mask, positions, matching)
     _refuse_unclaimed(matching)
+    lengths = tuple[LengthPort, ...]()
+    if positions is not None and counts_runs(positions) and tokens is not None and _takes_one(matching, tokens):
+        lengths, positions = (LengthPort("past_length", positions),), None
     state = (keys, values, fixed)
-    found = MatchedPorts(tokens, mask, positions, logits, hidden, surroundings.zeros, *state, own_tokens=own_tokens)
+    told_ports = (tokens, mask, positions, logits, hidden)
+    found = MatchedPorts(*told_ports, surroundings.zeros, *state, lengths=lengths, own_tokens=own_tokens)
     return IoPorts(found, static, tuple(extras), unread, crossed), tuple(matching.problems)
 
 
@@ -279,7 +284,12 @@ def _find_tokens(io: BareIo, sequence: str | None, matching: IoMatching) -> Port
         matching.unclaimed.pop(io.inputs_embeds_input or "", None)
         return None
     fits = [each for each in _flat_integers(matching) if sequence is None or _last_extent(each) == sequence]
-    return matching.pick(fits, "token_input", "token ids", True)
+    single = [each for each in matching.unclaimed.values() if _takes_one(matching, each)]
+    return matching.pick(fits or single, "token_input", "token ids", True)
+
+
+def _takes_one(matching: IoMatching, port: Port) -> bool:
+    return one_token_a_run(port, matching.inputs.values(), matching.outputs.values())
 
 
 def _own_tokens(io: BareIo, surroundings: Surroundings, matching: IoMatching) -> Port | None:
@@ -342,14 +352,16 @@ def _check_integers(tokens: Port | None, mask: Port | None, positions: Port | No
         ("attention_mask_input", mask, "a mask is int64 or int32 [batch, positions]"),
         ("position_ids_input", positions, "positions are int64 or int32, [batch, sequence] or three copies of that"),
     )
+    flat = tokens is not None and _takes_one(matching, tokens)
     for key, port, form in wanted:
         if port is None:
             continue
         three = key == "position_ids_input" and port.shape is not None and len(port.shape) == 3 and port.shape[0] == 3
-        if port is tokens and (single := one_token_a_run(port, matching.outputs.values())) is not None:
-            matching.report("unsupported-package-class", (key,), *single)
-        elif port.dtype not in _INTEGERS or not (three or rank_of(port) in (2, None)):
-            matching.report("wrong-port", (key,), f"input {port.name!r} is {spell_port(port)}; {form}")
+        if flat and key != "attention_mask_input" and port.dtype in _INTEGERS and rank_of(port) == 1:
+            continue
+        if port.dtype not in _INTEGERS or not (three or rank_of(port) in (2, None)):
+            help = FORM_OF_ONE_TOKEN if rank_of(port) == 1 and port is tokens else ""
+            matching.report("wrong-port", (key,), f"input {port.name!r} is {spell_port(port)}; {form}", help)
         elif isinstance(length := _last_extent(port), int) and (length != 1 or key == "attention_mask_input"):
             what = f"input {port.name!r} is {spell_port(port)}: a fixed number of positions a call is not compiled yet"
             help = "export with a symbolic sequence axis, or with 1 for one token a call"
@@ -380,9 +392,6 @@ def _claim_unread(surroundings: Surroundings, io: BareIo, matching: IoMatching) 
 
 def _refuse_unclaimed(matching: IoMatching) -> None:
     for port in matching.unclaimed.values():
-        if (form := rows_behind(port, matching.inputs.values(), matching.outputs.values())) is not None:
-            matching.report("unsupported-package-class", (), *form)
-            continue
         what = f"nothing feeds the graph's input {port.name!r}: {spell_port(port)}"
         help = "name it in the field for what it is (kv_inputs, state_pairs, ...), or export without it"
         matching.report("unclaimed-input", (), what, help)

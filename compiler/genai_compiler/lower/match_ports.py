@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from genai_compiler.lower.decoder_facts import Extra, LengthPort
-from genai_compiler.lower.match_lengths import match_lengths
+from genai_compiler.lower.match_lengths import counts_runs, match_lengths, match_past_length
 from genai_compiler.lower.match_paged import PagedPorts, check_packed, match_paged
 from genai_compiler.lower.match_state import LayerPorts, check_pairs, match_fixed, match_layers, refuse_unpaired
 from genai_compiler.lower.matching import (
@@ -19,7 +19,7 @@ from genai_compiler.lower.matching import (
     template_layers,
 )
 from genai_compiler.lower.own_tokens import other_tokens
-from genai_compiler.lower.row_forms import one_token_a_run, rows_behind
+from genai_compiler.lower.row_forms import FORM_OF_ONE_TOKEN, gives_logits_each, one_token_a_run
 from genai_compiler.lower.unnamed_state import ByGraph, unnamed_state
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import GenaiConfig
@@ -73,11 +73,12 @@ def match_ports(
     tokens = around.tokens or _token_ids(matching, paged is not None, window)
     own_tokens = _own_tokens(matching, around.tokens, window) if around.tokens is not None else None
     mask, positions = matching.claim("attention_mask"), matching.claim("position_ids")
+    flat = tokens is not None and paged is None and _takes_one(matching, tokens)
     if paged is not None:
         check_packed(matching, tokens, mask, positions)
     else:
         _check_mask(matching, mask, around.joined is not None and around.joined.shifts)
-        _check_positions(matching, positions, window)
+        _check_positions(matching, positions, window, flat)
     keys = match_layers(matching, "past_key_names", "present_key_names")
     values = match_layers(matching, "past_value_names", "present_value_names")
     combined = match_layers(matching, "past_names", "present_names")
@@ -88,7 +89,10 @@ def match_ports(
     refuse_unpaired(matching)
     check_pairs(matching, keys, values)
     zeros = _zero_inputs(matching)
-    lengths = match_lengths(matching)
+    single = tokens is not None and paged is None and rank_of(tokens) == 1
+    lengths = match_past_length(matching) if single else match_lengths(matching)
+    if flat and positions is not None and counts_runs(positions):
+        lengths, positions = (*lengths, LengthPort("past_length", positions)), None
     _refuse_unclaimed(matching, found_state=bool(keys or fixed or combined))
     logits, hidden = _logits(matching), _hidden(matching)
     unnamed = (*more[0], *more[1], *more[2])
@@ -123,16 +127,24 @@ def _token_ids(matching: Matching, packed: bool, window: int) -> Port | None:
     elif port is None and embeds is None:
         help = f"the graph's inputs are {listed(matching.inputs)}; name the one for token ids in input_ids"
         matching.problem("missing-input", (*INPUTS, "input_ids"), f"the graph has no input {name!r}", help)
-    if packed:
+    if packed or (port is not None and _takes_one(matching, port)):
         return port
     if port is not None and (port.dtype not in _INTEGERS or rank_of(port) not in (2, None)):
         what = f"input {port.name!r} is {spell_port(port)}; token ids are int64 or int32 [batch, sequence]"
         help = "a graph that takes rows packed into one axis takes a table of pages too; name it in block_table"
-        what, help = one_token_a_run(port, matching.outputs.values()) or (what, help)
+        help = f"{help}; {FORM_OF_ONE_TOKEN}"
         matching.problem("unsupported-package-class", (*INPUTS, "input_ids"), what, help)
     elif port is not None:
         _check_open_length(matching, "input_ids", port, window)
     return port
+
+
+def _takes_one(matching: Matching, tokens: Port) -> bool:
+    """By the ports; or by logits alone where the state has its name: what is wrong with that is told there."""
+    named = matching.config.decoder.inputs["rnn_states_prev"] in matching.inputs
+    return one_token_a_run(tokens, matching.inputs.values(), matching.outputs.values()) or (
+        named and gives_logits_each(tokens, matching.outputs.values())
+    )
 
 
 def _own_tokens(matching: Matching, tokens: Port, window: int) -> Port | None:
@@ -156,9 +168,12 @@ def _check_mask(matching: Matching, port: Port | None, shifts: bool) -> None:
         _refuse_length(matching, "attention_mask", port)
 
 
-def _check_positions(matching: Matching, port: Port | None, window: int) -> None:
-    """[batch, sequence], or three such copies: without media the three axes of a position are equal."""
-    if port is None:
+def _check_positions(matching: Matching, port: Port | None, window: int, flat: bool) -> None:
+    """[batch, sequence], or three such copies: without media the three axes of a position are equal.
+
+    flat: as many as one token of each row, [batch].
+    """
+    if port is None or (flat and port.dtype in _INTEGERS and rank_of(port) == 1):
         return
     three = rank_of(port) == 3 and port.shape is not None and port.shape[0] == 3
     if port.dtype not in _INTEGERS or not (three or rank_of(port) in (2, None)):
@@ -252,11 +267,6 @@ def _refuse_unclaimed(matching: Matching, found_state: bool) -> None:
             matching.problem("unsupported-package-class", (*INPUTS, key), what, help)
     keys = {name: key for key, name in matching.config.decoder.inputs.names.items()}
     for port in matching.unclaimed.values():
-        form = rows_behind(port, matching.inputs.values(), matching.outputs.values())
-        if form is not None:
-            path = (*INPUTS, keys[port.name]) if port.name in keys else INPUTS
-            matching.problem("unsupported-package-class", path, *form)
-            continue
         near = difflib.get_close_matches(port.name, keys, 1, 0.7) if port.name not in keys else []
         help = f"is it {near[0]!r} of the configuration under another name?" if near else ""
         if port.name in keys:

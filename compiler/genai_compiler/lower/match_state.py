@@ -17,11 +17,16 @@ from genai_compiler.lower.matching import (
     spell_port,
     template_layers,
 )
+from genai_compiler.lower.row_forms import rows_axis
 from genai_compiler.problem import Problem
 from genai_compiler.read.genai_config import named
 from genai_compiler.read.signature import Port
 
-_FIXED = (("past_conv_names", "present_conv_names"), ("past_recurrent_names", "present_recurrent_names"))
+_FIXED = (
+    ("past_conv_names", "present_conv_names"),
+    ("past_recurrent_names", "present_recurrent_names"),
+    ("rnn_states_prev", "rnn_states"),
+)
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,8 @@ def match_fixed(matching: Matching) -> tuple[LayerPorts, ...]:
 
 
 def is_fixed_size(port: Port) -> bool:
-    """Whether only the first extent, the rows, is left open: float [batch, n, m, ...]."""
-    inner = port.shape[1:] if port.shape is not None else ()
-    return "float" in port.dtype and bool(inner) and all(isinstance(extent, int) for extent in inner)
+    """Whether only the rows' extent is left open: float [batch, n, m, ...], or [n, batch, m, ...]."""
+    return rows_axis(port) is not None
 
 
 def _beside_caches(matching: Matching) -> Iterator[LayerPorts]:

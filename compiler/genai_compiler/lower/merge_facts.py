@@ -11,6 +11,7 @@ from genai_compiler.lower.decoder_facts import Aliasing, CrossState, PagedState,
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts
 from genai_compiler.lower.matching import spell_port
+from genai_compiler.lower.row_forms import rows_axis
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.attention import CacheOp, writes_in_place
@@ -116,7 +117,10 @@ def check_sizes(states: tuple[StatePort, ...] | tuple[PagedState, ...], merge: M
 
 def check_layers(ports: MatchedPorts, merge: Merge) -> None:
     """Hold the number of layers against those that have state. Reports config-contradicts-graph."""
-    layers = sorted({each.layer for each in (*ports.keys, *ports.fixed, *ports.combined)})
+    own = [each for each in ports.fixed if rows_axis(each.past) != 1]  # with the rows second it holds several layers
+    layers = sorted({each.layer for each in (*ports.keys, *own, *ports.combined)})
+    if not layers:
+        return
     counted = layers == list(range(len(layers))) and len(layers) == merge.stated.layers
     if merge.stated.layers is not None and not counted:
         graph = f"the graph has caches for {len(layers)} layers, numbered {ranges(layers)}"

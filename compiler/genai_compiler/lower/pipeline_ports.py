@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from genai_compiler.lower.match_lengths import counts_runs
 from genai_compiler.lower.match_state import (
     LayerPorts,
     check_pairs,
@@ -87,6 +88,8 @@ def decoder_ports(
     resolving.problems += matching.problems
     names = config.decoder
     positions = _positions(form, signature, names.inputs["position_ids"], resolving)
+    counter = names.inputs["past_key_values_length"]
+    positions = counter if positions is None and counts_runs(inputs.get(counter)) else positions
     pairs = [each for layer in zip(keys, values, strict=False) for each in layer]
     _contradictions(form, signature, pairs, fixed, resolving)
     io = BareIo(

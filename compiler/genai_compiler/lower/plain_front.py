@@ -22,7 +22,7 @@ Fault = tuple[str, str, str, str]
 def per_token(ports: PlainPorts, decoder: Signature) -> tuple[Port, ...]:
     """What of a decoder's inputs nothing of its own fills, and has an entry for each of its tokens."""
     tokens = next((each for each in decoder.inputs if each.name == ports.io.get("token_input")), None)
-    symbol = tokens.shape[-1] if tokens is not None and tokens.shape else None
+    symbol = tokens.shape[1] if tokens is not None and rank_of(tokens) == 2 and tokens.shape is not None else None
     return tuple(
         each
         for each in ports.loose

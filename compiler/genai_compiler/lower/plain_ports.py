@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx import GraphProto
 
+from genai_compiler.lower.match_lengths import counts_runs
 from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
@@ -67,6 +68,8 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
     inputs = {each.name: each for each in signature.inputs}
     packed = told_paged(signature, inputs) is not None
     flat = [each for each in inputs.values() if each.dtype in _INTEGERS and rank_of(each) == 2 - packed]
+    single = [each for each in inputs.values() if one_token_a_run(each, signature.inputs, signature.outputs)]
+    flat = flat if packed else [*flat, *single]
     rows = {each.name: edges.table_rows(each.name) for each in flat}
     logits, tokens = _ends(signature, state, flat, rows, vocabulary, found)
     if logits is not None:
@@ -74,8 +77,11 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
     if tokens is None:
         return found
     found.io["token_input"] = tokens.name
-    found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts))
+    alone = not packed and rank_of(tokens) == 1
+    found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts, alone))
     rest = [each for each in flat if each is not tokens and each not in found.over_source]
+    if alone:
+        rest += [each for each in signature.inputs if counts_runs(each) and _places(each, edges)]
     three = three_packed(inputs.values()) if packed else _three_rows(signature)
     _name_rest(tokens, rest, three, edges, found)
     return found
@@ -128,10 +134,6 @@ def _tell_missing_end(
     found: PlainPorts,
 ) -> None:
     takers = [each for each in flat if rows[each.name]]
-    single = (one_token_a_run(each, outputs) for each in signature.inputs if each.dtype in _INTEGERS)
-    if not takers and (form := next((each for each in single if each is not None), None)) is not None:
-        found.faults[:] = [("unsupported-package-class", "token_input", *form)]  # others are of the usual form
-        return
     if not takers:
         names = listed(spell_port(each) for each in signature.inputs[:4])
         what = f"no input of the graph is token ids that look into a table of embeddings; its first are {names}"
@@ -156,7 +158,8 @@ def _width(port: Port) -> int:
 
 def _name_rest(tokens: Port, rest: list[Port], three: list[Port], edges: Edges, found: PlainPorts) -> None:
     """Positions are as many as the tokens and become angles or table rows; the mask is longer and becomes neither."""
-    placed = [each for each in rest if _last(each) == _last(tokens) and _places(each, edges)] + three
+    alike = (_last(tokens), *((1,) if rank_of(tokens) == 1 else ()))  # or one number for all rows
+    placed = [each for each in rest if _last(each) in alike and _places(each, edges)] + three
     masks = [each for each in rest if _last(each) != _last(tokens) and not _places(each, edges)]
     unclear = [each for each in rest if each not in placed and each not in masks]
     for key, ports in (("position_ids_input", placed), ("attention_mask_input", masks)):

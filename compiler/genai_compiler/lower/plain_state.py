@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto
 
-from genai_compiler.lower.match_state import is_fixed_size
 from genai_compiler.lower.matching import listed
+from genai_compiler.lower.row_forms import keeps_rows, row_symbols
 from genai_compiler.read.attention import CacheOp, attention_slots
 from genai_compiler.read.nodes import input_at, operator_of, output_at
 from genai_compiler.read.signature import Port, Signature
@@ -61,10 +61,11 @@ def plain_state(graph: GraphProto, signature: Signature) -> PlainState:
     scattered = list(told_pairs(signature.cache_ops, scattered=True))
     known = dict((*told, *scattered))
     inputs = {each.name: each for each in signature.inputs}
+    outputs, rows = {each.name: each for each in signature.outputs}, row_symbols(signature.inputs, signature.outputs)
     pairs, doubts = _paired(graph, signature, known)
     taken = {*pairs, *known}
     loose = [each.name for each in signature.inputs if may_be_state(each) and each.name not in taken]
-    replaced = [each for each in pairs.items() if is_fixed_size(inputs[each[0]])]
+    replaced = [(past, present) for past, present in pairs.items() if keeps_rows(inputs[past], outputs[present], rows)]
     grown = dict(each for each in pairs.items() if each not in replaced)
     edges = Edges(graph)
     layers, unclear = layers_of(edges, grown)
@@ -97,8 +98,10 @@ def _paired(graph: GraphProto, signature: Signature, known: Mapping[str, str]) -
     if not pasts:
         return {}, []
     sources, edges = reaching(graph, pasts), Edges(graph)
+    rows = row_symbols(signature.inputs, signature.outputs)
     choices = {
-        each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each)} for each in presents
+        each.name: {name for name in sources[each.name] if _may_follow(edges, pasts[name], each, rows)}
+        for each in presents
     }
     choices = {name: found for name, found in choices.items() if found}
     pairs = {past: name for name, found in choices.items() for past in found if appends(edges, past, name)}
@@ -135,16 +138,19 @@ def _only_taker(choices: Mapping[str, set[str]]) -> str | None:
 
 
 def may_be_state(port: Port) -> bool:
-    """Float with the rows first and two axes or more behind them."""
+    """Float of three axes or more: the rows are first, or second."""
     return "float" in port.dtype and port.shape is not None and len(port.shape) > 2
 
 
-def _may_follow(edges: Edges, past: Port, present: Port) -> bool:
+def _may_follow(edges: Edges, past: Port, present: Port, rows: frozenset[str]) -> bool:
     """Whether an output has the form of an input's next value.
 
     One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say.
     """
-    kept = past.shape == present.shape and not is_fixed_size(past)
+    kept = past.shape == present.shape and not keeps_rows(past, present, rows)
+    own, its = ([axis for axis, extent in enumerate(port.shape or ()) if extent in rows] for port in (past, present))
+    if own and its and own != its:  # what an encoder gives may be as wide as state, and has its rows elsewhere
+        return False
     return alike(past, present) and (not kept or appends(edges, past.name, present.name))
 
 
@@ -270,12 +276,15 @@ def _reached(edges: Edges, name: str, steps: frozenset[str]) -> Iterator[tuple[N
                 pending.extend(node.output)
 
 
-def source_masks(ports: Iterable[Port], state: PlainState, edges: Edges) -> Iterator[Port]:
-    """Those inputs that are added to scores of no attention over the decoder's own caches, but of some other."""
+def source_masks(ports: Iterable[Port], state: PlainState, edges: Edges, single: bool = False) -> Iterator[Port]:
+    """Those inputs that are added to scores of no attention over the decoder's own caches, but of some other.
+
+    single: it takes one token of each row a run, so that without caches there is nothing of its own to look at.
+    """
     own = {where for past, present in state.caches for _, where in meetings_of(edges, past, present)}
     for port in ports:
         met = {id(node) for node in _scored(edges, port.name)}
-        if own and met and not met & own:
+        if met and not met & own and (own or single):
             yield port
 
 

@@ -12,6 +12,7 @@ from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_fa
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
 from genai_compiler.plan.decoder_traits import (
+    mask_of,
     one_by_step,
     runs_token_by_token,
     shift_of,
@@ -35,18 +36,17 @@ from genai_compiler.plan.link_stages import PROMPT_COMPONENT
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
 from genai_compiler.plan.state import (
+    LENGTHS_OF_ALL_ROWS,
     LENGTHS_OF_ONE_ROW,
     Count,
     DecodeFacts,
     Front,
-    Mask,
     Slot,
     StateGroup,
 )
 from genai_compiler.read.document import Bounded, Component, EmitStep, IndexedScatter, InvokeStep, LoopStep
 from genai_compiler.read.document import StateGroup as DeclaredGroup
-from genai_compiler.read.graph_facts import last_token_only, mask_use
-from genai_compiler.read.mask_width import width_reaches_only_attention
+from genai_compiler.read.graph_facts import last_token_only
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port
@@ -245,8 +245,10 @@ class DecoderLoop:
         tokens, logits = ports.get("token_ids"), ports.get("logits")
         inputs = {each.name: each for each in graph.signature.inputs}
         takers = inputs
-        packs = self.front is not None and self.front.packs
-        if self.front is not None and not packs:
+        binds = self.front is not None and self.front.packs
+        flat = binds and tokens is not None and self._rows_alone(steps, tokens)
+        packs = binds and not flat
+        if self.front is not None and not binds:
             taker = self.package.graphs.get(self.front.step.component)
             tokens, takers = self.front.tokens, {each.name: each for each in taker.signature.inputs} if taker else {}
         outputs = {each.name: each for each in graph.signature.outputs}
@@ -255,7 +257,7 @@ class DecoderLoop:
             place = (*WORKFLOW, "components", component, "ports", "roles")
             steps.report.error("decoder-roles", place, what)
             return None
-        mask = self._mask(graph, ports.get("attention_mask"))
+        mask = mask_of(graph, ports.get("attention_mask"))
         positions = ports.get("position_ids")
         counts = tuple(self._counts(inputs))
         fed = {tokens if self.front is None else None, *(port for role, port in ports.items() if role in OWNED)}
@@ -266,7 +268,7 @@ class DecoderLoop:
         switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
         fed |= switches
         self._unfed(steps, graph, fed, groups)
-        one_token = runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
+        one_token = flat or runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
         cut = not packs and last_token_only(graph.model, logits)
         even = one_token or cut or bool(self.front and self.front.media)  # padding might stand for an entry of media
         return DecodeFacts(
@@ -274,7 +276,7 @@ class DecoderLoop:
             tokens=tokens,
             token_dtype=takers[tokens].dtype,
             mask=mask,
-            positions=self._positions(steps, inputs.get(positions or ""), packs),
+            positions=self._positions(steps, inputs.get(positions or ""), binds),
             logits=logits,
             logits_dtype=outputs[logits].dtype,
             last_logits_only=cut,
@@ -283,7 +285,7 @@ class DecoderLoop:
             one_token=one_token,
             logits_rank=self._logits_rank(steps, outputs[logits]),
             counts=counts,
-            front=Front(self.front.step.component, self.front.streams) if self.front and not packs else None,
+            front=Front(self.front.step.component, self.front.streams) if self.front and not binds else None,
             pages=pages,
             prompt_component=prompt,
             one_by_step=bool(prompt) and one_by_step(self._parameters()),
@@ -292,7 +294,13 @@ class DecoderLoop:
             shift=shift_of(self._parameters()),
             switched=bool(switches),
             switch=switch_of(graph, mask),
+            flat=flat,
         )
+
+    def _rows_alone(self, steps: "StepBuilder", port: str) -> bool:
+        """Whether tokens of one axis are one of each row: it is the axis of rows, and not of tokens of all rows."""
+        type = dict(steps.components[self.decode[1].component].inputs).get(port)
+        return type is not None and type.row_axis == 0
 
     def _streams(self) -> Pairs:
         """(output of the front, input of the decoder), () without a front."""
@@ -304,8 +312,9 @@ class DecoderLoop:
             if port in inputs:
                 yield Count(port, inputs[port].dtype, "written" if kind == "written" else "valid")
         for port, role in self._roles().items():
-            if role in LENGTHS_OF_ONE_ROW and port in inputs:
-                yield Count(port, inputs[port].dtype, LENGTHS_OF_ONE_ROW[role])
+            of_all = {**LENGTHS_OF_ALL_ROWS, **LENGTHS_OF_ONE_ROW}.get(role)
+            if of_all is not None and port in inputs:
+                yield Count(port, inputs[port].dtype, of_all)
 
     def _extras(self, steps: "StepBuilder", path: Path, scope: Scope) -> Iterator[tuple[str, str]]:
         """Ports that the document binds to values of its own which are not the runtime's to form."""
@@ -345,14 +354,6 @@ class DecoderLoop:
 
     def _declared(self) -> Component:
         return self.package.workflow.components[self.decode[1].component]
-
-    def _mask(self, graph: Graph, port: str | None) -> Mask | None:
-        found = next((each for each in graph.signature.inputs if each.name == port), None)
-        if found is None:
-            return None
-        use = "columns" if graph.absent else mask_use(graph.model, found.name)
-        fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
-        return Mask(found.name, found.dtype, use, fixed)
 
     def _positions(self, steps: "StepBuilder", port: Port | None, packs: bool) -> tuple[str, str, int] | None:
         if port is None:

@@ -29,7 +29,7 @@ FLAGS: Mapping[str, bool | int] = {"active": True, "done": False, "accepted_len"
 GRID_POSITIONS = "genai-compile.grid-positions"
 """Contract of the step that makes a prompt's positions; what it gives may be negative throughout, for none."""
 _PACKED = ("cumulative_sequence_lengths", "past_sequence_lengths", "block_table", "attention_metadata")
-_LENGTHS = ("past_sequence_length", "current_sequence_length", "total_sequence_length")
+_LENGTHS = ("past_sequence_length", "current_sequence_length", "total_sequence_length", "past_length")
 OWNED = ("attention_mask", "position_ids", *_PACKED, *_LENGTHS)
 """Roles of ports whose values the runtime forms at every run."""
 

@@ -8,7 +8,8 @@ network for the prompt and another for later tokens.
 
 A decoder that takes the token ids beside what is made of them reads the same value there as the front does.
 
-A decoder over packed rows has a binding there, which takes the two axes of its tokens together.
+A decoder over packed rows has a binding there, which takes the two axes of its tokens together; and so has one that
+takes one token of each row, [rows].
 """
 
 from collections.abc import Iterator, Mapping

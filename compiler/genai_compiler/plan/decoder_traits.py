@@ -5,10 +5,22 @@ from collections.abc import Mapping
 from genai_compiler.plan.state import GROWTH, ROWS, Mask, Shift, Slot, StateGroup, Window
 from genai_compiler.read.attention import writes_in_place
 from genai_compiler.read.document import StateGroup as DeclaredGroup
+from genai_compiler.read.graph_facts import mask_use
+from genai_compiler.read.mask_width import width_reaches_only_attention
 from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.package import Graph
 from genai_compiler.read.signature import Port
 from genai_compiler.read.switch_length import switch_length
+
+
+def mask_of(graph: Graph, port: str | None) -> Mask | None:
+    """The mask at a port of the graph, None where there is no such port."""
+    found = next((each for each in graph.signature.inputs if each.name == port), None)
+    if found is None:
+        return None
+    use = "columns" if graph.absent else mask_use(graph.model, found.name)
+    fixed = use == "lengths" and width_reaches_only_attention(graph.model, found.name)
+    return Mask(found.name, found.dtype, use, fixed)
 
 
 def tells_rows_apart(graph: Graph, mask: Mask | None, positions: bool, groups: tuple[StateGroup, ...]) -> bool:

@@ -138,7 +138,7 @@ class _Runs:
             return
         prompt = op.phase == "prompt" and not facts.one_token
         new = _new(facts, lengths) if prompt else 1
-        tokens = (lengths.batch, new) if facts.pages is None else (lengths.batch * new,)
+        tokens = (lengths.batch, new) if facts.pages is None and not facts.flat else (lengths.batch * new,)
         groups = [each for each in self._plan.groups if each.component == op.component]
         given = {port: self._of(value) for port, value in (*op.extras, *op.media)}
         bound = dict[str, Extents]()
@@ -163,7 +163,7 @@ class _Runs:
             given[port] = (*((3,) if rank == 3 else ()), *tokens)
         if facts.last_position:
             given[facts.last_position] = (lengths.batch, 1, 1)
-        given.update((count.port, (lengths.batch,)) for count in facts.counts)
+        given.update((each.port, (1 if each.kind == "past" else lengths.batch,)) for each in facts.counts)
         if facts.front is not None:
             made = self._run(facts.front.component, phase, {**given, facts.tokens: tokens}, {})
             for port, taken in facts.front.streams:

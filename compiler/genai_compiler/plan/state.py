@@ -77,21 +77,22 @@ class FedLengths:
 class Count:
     """A port that takes one number a row. kind: `written` positions before a run, or `valid` ones after it.
 
-    For a decoder of one row: `last` is one less than `valid`, [1, 1]; `current` is `valid`, [1]; `room` how many
-    positions the caches have room for, [1].
+    `past`: positions before a run, [1], the same of all rows. For a decoder of one row: `last` is one less than
+    `valid`, [1, 1]; `current` is `valid`, [1]; `room` how many positions the caches have room for, [1].
     """
 
     port: str
     dtype: str
-    kind: Literal["written", "valid", "last", "current", "room"]
+    kind: Literal["written", "valid", "past", "last", "current", "room"]
 
 
+LENGTHS_OF_ALL_ROWS: Mapping[str, Literal["past"]] = {"past_length": "past"}
 LENGTHS_OF_ONE_ROW: Mapping[str, Literal["last", "current", "room"]] = {
     "past_sequence_length": "last",
     "current_sequence_length": "current",
     "total_sequence_length": "room",
 }
-"""Role that the step's contract binds -> kind of count."""
+"""Role that the step's contract binds -> kind of count; so above."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,9 @@ class DecodeFacts:
     """How the runtime drives a decoder whose step the workflow leaves to it (contract autoregressive-decode, 10.3).
 
     positions: (port, dtype, rank): rank 2 is [rows, tokens], rank 3 three equal copies of that. one_token: a run takes
-    one token a row, so that a prompt goes in one by one. last_position: the port that says which position of each row
-    the logits are of, "" where the graph gives all. logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
+    one token a row, so that a prompt goes in one by one; flat: and its port of tokens is [rows], as positions are then.
+    last_position: the port that says which position of each row the logits are of, "" where the graph gives all.
+    logits_rank: 3 is [rows, positions, vocab], 2 [rows, vocab].
     counts: ports that tell where a run writes its caches. front: what takes the tokens where the decoder takes
     embeddings; `tokens` is then its port. switched: ports of its own take one value with the prompt and another with
     later tokens. pages: rows are packed into one axis and caches kept in pages; positions are then [tokens] or
@@ -185,6 +187,7 @@ class DecodeFacts:
     shift: Shift | None = None
     by_graph: tuple[str, ...] | None = None
     lengths: FedLengths | None = None
+    flat: bool = False
 
 
 def _per_token(slot: Slot) -> int:

@@ -173,7 +173,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
     for each in facts.counts:
         yield f"  {_COUNTS[each.kind]}: {each.port} ({each.dtype})"
     if facts.one_token:
-        yield "  one token a run: the prompt goes in token by token"
+        axis = ", in a port without an axis for tokens" if facts.flat else ""
+        yield f"  one token a run{axis}: the prompt goes in token by token"
     if facts.by_graph:
         yield f"  tokens drawn by a graph: {', '.join(facts.by_graph)}"
 
@@ -181,6 +182,7 @@ def _decoder(plan: Plan) -> Iterator[str]:
 _COUNTS = {
     "written": "written positions a row",
     "valid": "valid positions a row",
+    "past": "positions of each row before a run",
     "last": "the only row's positions less one",
     "current": "the only row's positions",
     "room": "positions that the caches have room for",

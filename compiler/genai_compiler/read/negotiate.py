@@ -38,7 +38,7 @@ PROVIDED = frozenset({
     "onnx-genai.audio-preprocess@1", "onnx-genai.grammar-guidance@1", "onnx-genai.image-preprocess@1",
     "onnx-genai.parameter-overlay@1", "onnx-genai.telemetry@1", "genai-compile.image-processor@1",
     "genai-compile.audio-processor@1", "genai-compile.one-picture@1", "genai-compile.join-pictures@1",
-    "genai-compile.one-sound@1",
+    "genai-compile.one-sound@1", "genai-compile.end-source@1",
     "genai-compile.grid-positions@1", "genai-compile.window-rows@1", "genai-compile.entry-count@1",
 })  # fmt: skip
 """Adapters that the runtime brings; others come through the entry-point group `genai_runtime.adapters`."""

@@ -30,6 +30,7 @@ May raise ValueError for parameters it does not know.
 OURS: Mapping[str, tuple[str, str]] = {
     "genai-compile.audio-processor@1": ("audio", "audio_preprocess"),
     "genai-compile.diffusion@1": ("diffusion", "diffusion"),
+    "genai-compile.end-source@1": ("end_source", "end_source"),
     "genai-compile.entry-count@1": ("entry_count", "entry_count"),
     "genai-compile.grid-positions@1": ("grid_positions", "grid_positions"),
     "genai-compile.image-processor@1": ("image.preprocess", "image_preprocess"),
