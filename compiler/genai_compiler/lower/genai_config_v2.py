@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from genai_compiler.lower.bare_decoder import DecoderSource
-from genai_compiler.lower.composite import OUTPUT_START, media_stages, with_rows
+from genai_compiler.lower.composite import OUTPUT_START
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
-from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
+from genai_compiler.lower.pipeline_cut import find_cut
 from genai_compiler.lower.pipeline_devices import session_options
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,
@@ -26,17 +26,25 @@ from genai_compiler.lower.pipeline_edges import (
     taken_by_name,
     with_equal_names,
 )
+from genai_compiler.lower.pipeline_media import beside, media_notes
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
-from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
-from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, refuse_cut, source_mask
-from genai_compiler.lower.placed_features import placed_document
+from genai_compiler.lower.pipeline_request import (
+    context_length,
+    merged_config,
+    output_start,
+    place_of_search,
+    text_facts,
+)
+from genai_compiler.lower.pipeline_staged import lower_staged
+from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
+from genai_compiler.lower.pipeline_staging import check_wires
+from genai_compiler.lower.pipeline_windows import check_layers, stated_window
 from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
-from genai_compiler.lower.source_end import told_end, with_end
+from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import Stated
-from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
@@ -50,6 +58,16 @@ from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.text_facts import TextFacts
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The sessions, the wires that the file states, which session decodes, and options and hints of all."""
+
+    graphs: SessionGraphs
+    edges: tuple[Edge, ...]
+    decoder: str
+    options: tuple[SessionOptions, tuple[Hint, ...]]
 
 
 @dataclass(frozen=True)
@@ -81,15 +99,19 @@ def lower_pipeline_config(root: Path) -> LoweredGraph:
     _refuse_plugin(form, resolving)
     try:
         if is_single_pass(form, resolving):
-            return lower_pass(form, config, _media_notes(form), resolving)
-        reading = _read(form, config, resolving)
-        return _lowered(reading, resolving)
+            return lower_pass(form, config, media_notes(form), resolving)
+        joined = _joined(form, config, resolving)
+        cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, resolving)
+        check_wires(form, cut, resolving)
+        if cut is not None:
+            return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, resolving)
+        return _lowered(_read(form, config, joined, resolving), resolving)
     except CompileError as error:
         raise CompileError([*text.problems, *resolving.problems, *error.problems]) from error
 
 
-def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Reading:
-    """Everything up to the decoder's ports; stops when the text or a wire is wrong, with all of it reported."""
+def _joined(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Joined:
+    """The sessions and their wires; stops when the text or a wire is wrong, with all of it reported."""
     graphs = read_graphs(form, resolving)
     edges = stated_edges(form, graphs, resolving)
     check_names(graphs, resolving)
@@ -97,42 +119,42 @@ def _read(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _Rea
     options = session_options(form, decoder, resolving)
     if decoder is None or errors(resolving.problems):
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
-    refuse_cut(form, graphs, edges, decoder, config.vocab_size)
+    _check_sources(form, graphs, resolving)
+    return _Joined(graphs, edges, decoder, options)
+
+
+def _read(form: PipelineForm, config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
+    """What is known of a decoder of one session, up to its ports; stops where one is wrong."""
+    graphs, edges, decoder = joined.graphs, joined.edges, joined.decoder
     signature = graphs.signatures[decoder]
     fed = frozenset(each.input.name for each in edges if each.target == decoder)
     ports = decoder_ports(form, signature, fed | taken_by_name(form, graphs, decoder), resolving)
     own = {name: frozenset[str]() for name in form.running} | {decoder: ports.own}
     edges = with_equal_names(form, graphs, edges, own, resolving)
     edges = cross_edges(form, graphs, edges, decoder, ports.own, resolving)
-    _check_sources(form, graphs, resolving)
     check_processors(form, graphs, edges, resolving)
+    check_layers(form, {*ports.layers, *(each.layer for each in ports.combined)}, resolving)
     if errors(resolving.problems):
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
-    return _Reading(form, graphs, config, decoder, ports, edges, *options)
+    return _Reading(form, graphs, config, decoder, ports, edges, *joined.options)
 
 
 def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     form, decoder, config = reading.form, reading.decoder, reading.config
-    beside = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
-    facts, text, doubts = _facts(reading, beside, resolving)
+    found_around = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
+    facts, text, doubts = _facts(reading, found_around, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
-    stages = with_rows(beside.stages, beside.edges, decoder, facts)
-    media, once = media_stages(stages, beside.edges, beside.front)
-    tokenizer = form.text.root / text.tokenizer if text.tokenizer else None
     plain = decoder_document(facts, text.eos, defaults)
-    plain = plain if beside.placed is None else placed_document(plain, facts)
-    document, of_media = with_media(plain, once, media, _media_notes(form), facts, tokenizer)
-    document, of_source = with_end(document, once, facts, config, text.eos)
-    of_media = (*of_media, *of_source)
+    document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
         problems=ordered(problems),
-        notes=_notes(reading, beside, facts, text),
+        notes=_notes(reading, found_around, facts, text),
         text=text,
         providers=reading.options.providers,
         session_options=reading.options,
@@ -140,24 +162,6 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         decoder=facts,
         hints=reading.hints,
     )
-
-
-def _media_notes(form: PipelineForm) -> MediaNotes:
-    """What the file says of its media: a processor file each, and the token that stands for an entry."""
-    stated, tokens = form.text.document.pipeline.preprocessing, form.text.document.tokens
-    said = {}
-    for kind, processor, token in (
-        (IMAGE, stated.image, tokens.image_token),
-        (AUDIO, stated.audio, tokens.audio_token),
-    ):
-        path = (*PIPELINE, "preprocessing", kind, "config")
-        spot = (form.text.places.find(path), format_path(path))
-        at: DocPath = ("tokens", "image_token")
-        token_spot = (form.text.places.find(at), format_path(at))
-        config = processor.config if processor is not None else None
-        frames = form.text.base.sound_frames if kind == AUDIO else None
-        said[kind] = Said(config, spot, token=token, frames=frames, token_spot=token_spot)
-    return MediaNotes(form.text.root, said)
 
 
 def _defaults(
@@ -202,23 +206,12 @@ def _facts(
         facts, text, doubts = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as error:
         raise CompileError(retold(each, decoder, format_path(path)) for each in error.problems) from error
-    facts = replace(facts, start=_start(reading, beside, to_encoder, text, resolving))
-    if facts.flat and to_encoder and reading.form.text.document.tokens.decoder_start is None and text.bos is not None:
+    start = output_start(form, front is not None, bool(beside.stages), to_encoder, text, resolving)
+    facts = replace(facts, start=start)
+    if facts.flat and to_encoder and form.text.document.tokens.decoder_start is None and text.bos is not None:
         facts = replace(facts, start=text.bos)  # as version 1 has it for such decoders (reference, 2.11)
         doubts = tuple(each for each in doubts if each.code != "no-start-token")
     return facts, text, tuple(retold(each, decoder, format_path(path)) for each in doubts)
-
-
-def _start(reading: _Reading, beside: Around, to_encoder: bool, text: TextFacts, resolving: Resolving) -> int | None:
-    """The token that starts an output when nobody gives one: beside an encoder, whatever that one takes."""
-    stated, path = reading.form.text.document.tokens.decoder_start, ("tokens", "decoder_start")
-    if to_encoder:
-        return text.decoder_start
-    if stated is not None and (beside.front is not None or not beside.stages):
-        what = "decoder_start has no effect on a decoder without an encoder: its output follows the prompt"
-        resolving.report("ignored-key", path, what, "remove it", True)
-        return None
-    return stated
 
 
 def _cache_size(reading: _Reading, resolving: Resolving) -> tuple[int | None, int | None]:
@@ -245,6 +238,7 @@ def _stated(reading: _Reading, resolving: Resolving) -> Stated:
     heads, head_size = _cache_size(reading, resolving)
     of_decoder: DocPath = ("model", "decoder")
     cache: DocPath = (*STATE, "kv_cache")
+    own_window = reading.form.state.kv_cache.sliding_window is not None
     return Stated(
         kv_heads=heads,
         head_size=head_size,
@@ -252,7 +246,7 @@ def _stated(reading: _Reading, resolving: Resolving) -> Stated:
         vocab_size=config.vocab_size,
         context_length=length,
         share_buffer=bool(config.search.get("past_present_share_buffer")),
-        window=decoder.sliding_window,
+        window=stated_window(reading.form, resolving),
         paths={
             "kv_heads": (*of_decoder, "num_key_value_heads"),
             "head_size": (*of_decoder, "head_size"),
@@ -260,7 +254,7 @@ def _stated(reading: _Reading, resolving: Resolving) -> Stated:
             "vocab_size": ("model", "vocab_size"),
             "context_length": length_path,
             "share_buffer": ("search", "past_present_share_buffer"),
-            "window": (*of_decoder, "sliding_window"),
+            "window": (*cache, "sliding_window") if own_window else (*of_decoder, "sliding_window"),
             "key": (*cache, "past_key_pattern"),
             "combined": (*cache, "past_key_pattern"),
             "value": (*cache, "past_value_pattern"),

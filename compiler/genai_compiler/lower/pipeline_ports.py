@@ -29,7 +29,7 @@ from genai_compiler.read.port_names import PortNames
 from genai_compiler.read.signature import Port, Signature
 
 _CACHE: DocPath = (*STATE, "kv_cache")
-_PATTERNS: Mapping[str, tuple[str, str]] = {
+PATTERNS: Mapping[str, tuple[str, str]] = {
     "past_key_names": ("past_key_pattern", "past_key_values.{layer}.key"),
     "past_value_names": ("past_value_pattern", "past_key_values.{layer}.value"),
     "present_key_names": ("present_key_pattern", "present.{layer}.key"),
@@ -59,9 +59,9 @@ class _CacheMatching(Matching):
     """A matching whose problems stand where version 2 states patterns."""
 
     def problem(self, code: str, path: DocPath, what: str, help: str = "") -> None:
-        for key, (pattern, _) in _PATTERNS.items():
+        for key, (pattern, _) in PATTERNS.items():
             help = help.replace(key, pattern)
-        key = _PATTERNS.get(str(path[-1]), ("",))[0]
+        key = PATTERNS.get(str(path[-1]), ("",))[0]
         super().problem(code, (*_CACHE, key) if key else _CACHE, what, help)
 
 
@@ -74,10 +74,10 @@ def decoder_ports(
     """
     inputs = {each.name: each for each in signature.inputs if each.name not in elsewhere}
     outputs = {each.name: each for each in signature.outputs}
-    together = {name: port for name, port in inputs.items() if _holds_both(port)}
+    together = {name: port for name, port in inputs.items() if holds_both(port)}
     apart = {name: port for name, port in inputs.items() if name not in together}
-    templates = _templates(form, apart, outputs, resolving)
-    config = _with_templates(form.text.base, templates)
+    templates = cache_patterns(form, apart, outputs, resolving)
+    config = with_patterns(form.text.base, templates)
     matching = _CacheMatching(config, apart, outputs, dict(apart))
     combined = tuple(_combined(form, templates, together, outputs, resolving))
     keys = match_layers(matching, "past_key_names", "present_key_names")
@@ -141,7 +141,7 @@ def _carry(each: LayerPorts) -> StatePair:
     return StatePair(input=each.past.name, output=each.present.name, init="zeros", update="replace")
 
 
-def _holds_both(port: Port) -> bool:
+def holds_both(port: Port) -> bool:
     """Whether a port is a cache of keys and values together, [2, batch, heads, positions, head size]."""
     return "float" in port.dtype and rank_of(port) == _COMBINED_RANK and bool(port.shape and port.shape[0] == _COMBINED)
 
@@ -160,10 +160,10 @@ def _combined(
     if form.state.kv_cache.format == "combined" and not pasts:
         what = "format is combined here, but no input of the decoder holds keys and values together; the graph is taken"
         resolving.report("config-contradicts-graph", (*_CACHE, "format"), what, "write auto", True)
-    nexts = {name: port for name, port in outputs.items() if _holds_both(port)}
+    nexts = {name: port for name, port in outputs.items() if holds_both(port)}
     stated = form.state.kv_cache.past_key_pattern is not None
-    layers = template_layers(templates["past_key_names"], pasts) if stated else _numbers(pasts)
-    follow = template_layers(templates["present_key_names"], nexts) if stated else _numbers(nexts)
+    layers = template_layers(templates["past_key_names"], pasts) if stated else numbered(pasts)
+    follow = template_layers(templates["present_key_names"], nexts) if stated else numbered(nexts)
     for layer, past in layers.items():
         if layer in follow:
             yield LayerPorts(layer, pasts[past], nexts[follow[layer]])
@@ -175,7 +175,7 @@ def _combined(
             resolving.report("unpaired-state", _CACHE, what, help)
 
 
-def _numbers(ports: Mapping[str, Port]) -> dict[int, str]:
+def numbered(ports: Mapping[str, Port]) -> dict[int, str]:
     """Layer -> port, where each name has a number of its own; else counted in the graph's order."""
     tails = [_TAIL.search(name) for name in ports]
     numbers = [int(each["layer"]) if each is not None else -1 for each in tails]
@@ -184,7 +184,7 @@ def _numbers(ports: Mapping[str, Port]) -> dict[int, str]:
     return dict(zip(numbers, ports, strict=True))
 
 
-def _templates(
+def cache_patterns(
     form: PipelineForm, inputs: Mapping[str, Port], outputs: Mapping[str, Port], resolving: Resolving
 ) -> dict[str, str]:
     """Version 1's keys and printf templates: stated ones, version 1's own beside them, else what names tell.
@@ -192,8 +192,8 @@ def _templates(
     By the format's word `auto` takes inputs `*.{layer}.key` and `*.{layer}.value` for caches.
     """
     cache, names = form.state.kv_cache, form.text.base.decoder
-    if any(getattr(cache, pattern) is not None for pattern, _ in _PATTERNS.values()):
-        return {key: _stated(cache, pattern, default, resolving) for key, (pattern, default) in _PATTERNS.items()}
+    if any(getattr(cache, pattern) is not None for pattern, _ in PATTERNS.values()):
+        return {key: _stated(cache, pattern, default, resolving) for key, (pattern, default) in PATTERNS.items()}
     if names.inputs.stated & {"past_key_names", "past_value_names"}:
         return {}
     stems = [
@@ -218,7 +218,7 @@ def _stated(cache: KvCache, pattern: str, default: str, resolving: Resolving) ->
     return _SLOT.sub("%d", text, count=1)
 
 
-def _with_templates(base: GenaiConfig, templates: Mapping[str, str]) -> GenaiConfig:
+def with_patterns(base: GenaiConfig, templates: Mapping[str, str]) -> GenaiConfig:
     decoder = base.decoder
     inputs = {key: template for key, template in templates.items() if key in decoder.inputs.names}
     outputs = {key: template for key, template in templates.items() if key in decoder.outputs.names}
@@ -257,25 +257,12 @@ def _contradictions(
 ) -> None:
     """What the file says of state that the graph does not have."""
     cache = form.state.kv_cache
-    ops = {op.past_key: op for op in signature.cache_ops}
-    if cache.format == "separate" and not caches and not ops:
+    if cache.format == "separate" and not caches and not signature.cache_ops:
         what = "format is separate here, but no inputs of the decoder are such caches; the graph is taken"
         resolving.report("config-contradicts-graph", (*_CACHE, "format"), what, "correct the patterns", True)
     if form.state.type == "recurrent" and not fixed:
         what = "type is recurrent here, but the decoder has no state that each step replaces; the graph is taken"
         resolving.report("config-contradicts-graph", (*STATE, "type"), what, "leave it out", True)
-    window = cache.sliding_window
-    if window is None:
-        return
-    layers = [each for each in caches if not window.layers or each.layer in window.layers]
-    short = [each for each in layers if each.past.name in ops and ops[each.past.name].local_window]
-    seen = {ops[each.past.name].local_window for each in short}
-    keys = [each for each in layers if each.past.name in ops]
-    if len(short) != len(keys) or not keys or seen != {window.window_size}:
-        what = f"caches that hold {window.window_size} positions are not compiled yet, and the graph's attention has "
-        what += "no such window of its own"
-        help = "leave it out, or export with the window inside the attention operator"
-        resolving.report("unsupported-package-class", (*_CACHE, "sliding_window"), what, help)
 
 
 def retold(problem: Problem, session: str, path: str) -> Problem:

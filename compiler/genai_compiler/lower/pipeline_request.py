@@ -9,7 +9,7 @@ from typing import Any
 
 from genai_compiler.problem import Place, Problem
 from genai_compiler.read.genai_config import GenaiConfig
-from genai_compiler.read.pipeline_form import Resolving
+from genai_compiler.read.pipeline_form import PipelineForm, Resolving
 from genai_compiler.read.pipeline_text import PipelineText
 from genai_compiler.read.places import DocPath, as_written, format_path
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
@@ -74,12 +74,34 @@ def place_of_search(text: PipelineText) -> Mapping[str, tuple[Place, str]]:
     return {key: (text.places.find(path), format_path(path)) for key, path, _ in _generation(text)}
 
 
+def generation_paths(text: PipelineText) -> Mapping[str, DocPath]:
+    """Where version 2 states a key of `search`, as a path."""
+    return {key: path for key, path, _ in _generation(text)}
+
+
 def context_length(config: GenaiConfig) -> tuple[int | None, DocPath]:
     """(positions that prompt and output may have, where that is said): version 2 has no word but `max_length`."""
     if config.context_length is not None:
         return config.context_length, ("model", "context_length")
     length = int(config.search.get("max_length", 0))
     return (length if length > 0 else None), ("generation", "max_length")
+
+
+def output_start(
+    form: PipelineForm, front: bool, beside: bool, to_encoder: bool, text: TextFacts, resolving: Resolving
+) -> int | None:
+    """The token that starts an output when nobody gives one: beside an encoder, whatever that one takes.
+
+    front: whether a session makes embeddings before the decoder; beside: whether sessions run before its loop.
+    """
+    stated, path = form.text.document.tokens.decoder_start, ("tokens", "decoder_start")
+    if to_encoder:
+        return text.decoder_start if stated is None else stated
+    if stated is not None and (front or not beside):
+        what = "decoder_start has no effect on a decoder without an encoder: its output follows the prompt"
+        resolving.report("ignored-key", path, what, "remove it", True)
+        return None
+    return stated
 
 
 def text_facts(text: PipelineText, config: GenaiConfig, width: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:

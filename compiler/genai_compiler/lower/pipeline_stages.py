@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from genai_compiler.lower.dataflow import Edge, in_order
 from genai_compiler.lower.decoder_facts import FrontFacts
-from genai_compiler.lower.front_model import FrontModel, front_media, media_models, upstream
+from genai_compiler.lower.front_model import FrontModel, front_media, media_models
 from genai_compiler.lower.matching import rank_of, spell_port
 from genai_compiler.lower.pipeline_edges import SessionGraphs
 from genai_compiler.lower.pipeline_places import Placed, placed_over
-from genai_compiler.lower.plain_ports import plain_ports
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.problem import CompileError, Problem
 from genai_compiler.read.pipeline_form import FLOW, SESSIONS, PipelineForm, Resolving
@@ -55,39 +54,18 @@ def decoder_session(form: PipelineForm, resolving: Resolving) -> str | None:
     return steps[-1]
 
 
-def refuse_cut(
-    form: PipelineForm, graphs: SessionGraphs, edges: tuple[Edge, ...], decoder: str, vocabulary: int | None
-) -> None:
-    """A decoder is one session: none beside it keeps caches, and none takes what it makes.
-
-    edges: the stated ones; equal names join too. Raises CompileError unsupported-package-class.
-    """
-    after = {each.target for each in edges if each.source == decoder}
-    made = {each.name for each in graphs.signatures[decoder].outputs}
-    for name in form.running[form.running.index(decoder) + 1 :]:
-        if made & {each.name for each in graphs.signatures[name].inputs}:
-            after.add(name)
-    for name in form.running:
-        if name == decoder:
-            continue
-        signature = graphs.signatures[name]
-        keeps = signature.cache_ops or plain_ports(graphs.models[name].graph, signature, vocabulary).keeps
-        if keeps or name in after:
-            does = f"keeps caches beside {decoder!r}" if keeps else f"takes what {decoder!r} makes at every step"
-            raise _cut(form, name, does)
-
-
-def _cut(form: PipelineForm, name: str, does: str) -> CompileError:
-    what = f"the session {name!r} {does}; a decoder of several sessions is not compiled in version 2"
-    help = "export the decoder as one graph, or state its stages in version 1 (model.decoder.pipeline)"
-    return _refused(form, "unsupported-package-class", form.step(name).path, what, help)
-
-
 def around(
-    form: PipelineForm, graphs: SessionGraphs, edges: tuple[Edge, ...], decoder: str, logits: Port | None
+    form: PipelineForm,
+    graphs: SessionGraphs,
+    edges: tuple[Edge, ...],
+    decoder: str,
+    logits: Port | None,
+    named: str | None = None,
 ) -> Around:
-    """The sessions beside the decoder. logits: its output. Raises CompileError for what can't be run."""
-    front, notes = _front(form, graphs, edges, decoder, logits)
+    """The sessions beside the decoder. logits: its output. named: what makes the embeddings, "" for none, None where
+    that is to be told. Raises CompileError for what can't be run.
+    """
+    front, notes = _front(form, graphs, edges, decoder, logits, named)
     placed = placed_over(form, graphs, edges, decoder, front)
     if front is not None and placed is not None:
         front, edges = placed.beside(front), (*edges, placed.edge)
@@ -103,7 +81,10 @@ def around(
             what = f"nothing takes what the session {name!r} gives"
             raise _refused(form, "unsupported-package-class", path, what, f"join it in pipeline.dataflow; {_NO_LOOP}")
         if late := next((each for each in edges if each.source in per_token and each.target == name), None):
-            raise _cut(form, name, f"takes {late.output.name!r} of {late.source!r}, made at every step")
+            what = f"the session {name!r} takes {late.output.name!r} of {late.source!r}, made at every step, and gives "
+            what += "the decoder nothing that it takes once a token"
+            help = "join it to the decoder in pipeline.dataflow, or export both as one graph"
+            raise _refused(form, "unsupported-package-class", path, what, help)
         stages.append(_stage(name, graphs, edges, taken, name in media))
         if form.step(name).phase == "step":
             notes.append(f"{name} takes only what the request gives: it runs once, not at every step")
@@ -116,20 +97,24 @@ def around(
 
 
 def _front(
-    form: PipelineForm, graphs: SessionGraphs, edges: tuple[Edge, ...], decoder: str, logits: Port | None
+    form: PipelineForm,
+    graphs: SessionGraphs,
+    edges: tuple[Edge, ...],
+    decoder: str,
+    logits: Port | None,
+    named: str | None,
 ) -> tuple[FrontModel | None, list[str]]:
-    """The session whose output is the decoder's embeddings: one entry a token, as logits are."""
-    into = [each for each in edges if each.target == decoder]
-    stream = next((each for each in into if _a_token_each(each.input, logits, form)), None)
+    """The session whose output is the decoder's embeddings: one entry a token, as logits are; else the one `named`."""
+    into = [each for each in edges if each.target == decoder and named in (None, each.source)]
+    stream = next(
+        (each for each in into if a_token_each(each.input, logits, form)), into[0] if named and into else None
+    )
     if stream is None:
         return None, []
     name, path = stream.source, (*SESSIONS, stream.source)
     signature = graphs.signatures[name]
-    tokens = _tokens(signature, edges, name)
+    tokens = token_port(signature, edges, name)
     if tokens is None:
-        before = upstream(name, edges) - {name}
-        if maker := next((each for each in before if _tokens(graphs.signatures[each], edges, each)), None):
-            raise _cut(form, name, f"stands between the tokens of {maker!r} and {decoder!r}")
         what = f"the decoder takes {stream.input.name!r} from {name!r}, which takes no token ids"
         raise _refused(form, "no-embedding-stage", path, what, "export an embedding graph that takes token ids")
     streams = sorted(((each.output, each.input) for each in into if each.source == name), key=lambda each: (
@@ -144,7 +129,7 @@ def _front(
     return FrontModel(tokens, facts, ()), notes
 
 
-def _a_token_each(port: Port, logits: Port | None, form: PipelineForm) -> bool:
+def a_token_each(port: Port, logits: Port | None, form: PipelineForm) -> bool:
     """Whether an input of the decoder has one entry a new token: by its symbol, else by the form's own name for it."""
     if "float" not in port.dtype or rank_of(port) != 3 or port.shape is None:
         return False
@@ -158,7 +143,7 @@ def _three_axes(port: Port) -> bool:
     return port.dtype in _INTEGERS and port.shape is not None and len(port.shape) == 3 and port.shape[0] == 3
 
 
-def _tokens(signature: Signature, edges: tuple[Edge, ...], name: str) -> Port | None:
+def token_port(signature: Signature, edges: tuple[Edge, ...], name: str) -> Port | None:
     """The input for token ids: the only open integer [rows, tokens] that nothing feeds, else the form's own name."""
     fed = {each.input.name for each in edges if each.target == name}
     fits = [
@@ -176,7 +161,7 @@ def _open_end(port: Port) -> bool:
 def _stage(name: str, graphs: SessionGraphs, edges: tuple[Edge, ...], taken: set[str], optional: bool) -> Stage:
     signature = graphs.signatures[name]
     fed = {each.input.name: each.value for each in edges if each.target == name}
-    tokens = None if optional else _tokens(signature, edges, name)
+    tokens = None if optional else token_port(signature, edges, name)
     inputs: list[StageInput] = []
     for port in signature.inputs:
         if port.name in fed:

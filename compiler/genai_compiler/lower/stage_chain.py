@@ -60,13 +60,15 @@ class Chain:
 
 @dataclass
 class _Joining:
-    """The joining of one phase under way. given: tensors of a graph before; store: tensor name -> value; inputs,
-    outputs: ports of values from outside and to outside.
+    """The joining of one phase under way. given: tensors of a graph before; store: tensor name -> value; made: (stage,
+    output) -> value; inputs, outputs: ports of values from outside and to outside.
     """
 
     config: GenaiConfig
     given: Collection[str]
+    when: str
     store: dict[str, str] = field(default_factory=dict[str, str])
+    made: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     inputs: dict[str, Port] = field(default_factory=dict[str, Port])
     outputs: dict[str, Port] = field(default_factory=dict[str, Port])
     members: list[Member] = field(default_factory=list[Member])
@@ -128,12 +130,12 @@ def join_stages(
 
     Problems: missing-input, missing-output, unclaimed-input, wrong-port, no-logits.
     """
-    joining = _Joining(config, given)
+    when = "with the prompt" if with_prompt else "with later tokens"
+    joining = _Joining(config, given, when)
     used = [each for each in stages if (each.config.on_prompt if with_prompt else each.config.on_step)]
     for each in used:
         _take(joining, each)
     if used and config.decoder.outputs["logits"] not in joining.outputs:
-        when = "with the prompt" if with_prompt else "with later tokens"
         what = f"no stage that runs {when} gives {config.decoder.outputs['logits']!r}"
         joining.problem("no-logits", ("model", "decoder", "pipeline"), what, "name it in the outputs of a stage")
     if joining.problems or not used:
@@ -150,7 +152,9 @@ def _take(joining: _Joining, stage: StageGraph) -> None:
         if port.name not in stage.config.inputs:
             what = f"stage {stage.config.name!r} does not list the input {port.name!r} of its graph: nothing feeds it"
             joining.problem("unclaimed-input", (*stage.config.path, "inputs"), what, "list it")
-        elif _matches(joining.config.decoder.inputs.names, _outside(joining.config), port.name):
+        elif port.name in stage.config.wired:
+            inputs += _wired(joining, stage, port)
+        elif port.name in stage.config.own or is_formed(joining.config, port.name):
             _agree(joining, joining.inputs, stage, port)
             inputs.append((port.name, port.name))
         elif port.name in joining.store:
@@ -168,20 +172,38 @@ def _take(joining: _Joining, stage: StageGraph) -> None:
         if name not in given:
             what = f"the graph of stage {stage.config.name!r} has no output {name!r}"
             joining.problem("missing-output", (*stage.config.path, "outputs"), what, f"it has {listed(given)}")
-        elif _matches(joining.config.decoder.outputs.names, ("logits", *_STATE_OUT), name):
+        elif name in stage.config.own or is_result(joining.config, name):
             _agree(joining, joining.outputs, stage, given[name])
             outputs.append((name, name))
+            joining.made[stage.config.name, name] = name
         else:
             value = f"{stage.component}.{name}"
             joining.store[stage.config.renames.get(name, name)] = value
+            joining.made[stage.config.name, name] = value
             outputs.append((name, value))
     joining.members.append(Member(stage.component, tuple(inputs), tuple(outputs)))
 
 
-def _outside(config: GenaiConfig) -> tuple[str, ...]:
-    """Keys of the decoder's inputs that come from no stage."""
-    given = (key for name, keys in _FROM.items() if name in config.components for key in keys)
-    return (*_FORMED, *_STATE_IN, *given)
+def _wired(joining: _Joining, stage: StageGraph, port: Port) -> list[tuple[str, str]]:
+    """What a wire feeds an input with: of the sources that run in this phase the last."""
+    sources = stage.config.wired[port.name]
+    found = [joining.made[each] for each in sources if each in joining.made]
+    if not found:
+        names = " and ".join(f"'{source}.{output}'" for source, output in sources)
+        what = f"{stage.config.name!r} takes {port.name!r} from {names}, and no stage that runs {joining.when} gives it"
+        joining.problem("missing-input", stage.config.path, what, "join it to a stage that runs then, too")
+    return [(port.name, each) for each in found[-1:]]
+
+
+def is_formed(config: GenaiConfig, name: str) -> bool:
+    """Whether an input of that name is fed by no stage: what the runtime forms, state, what other models give."""
+    given = (key for each, keys in _FROM.items() if each in config.components for key in keys)
+    return _matches(config.decoder.inputs.names, (*_FORMED, *_STATE_IN, *given), name)
+
+
+def is_result(config: GenaiConfig, name: str) -> bool:
+    """Whether an output of that name leaves the stages: logits, and state."""
+    return _matches(config.decoder.outputs.names, ("logits", *_STATE_OUT), name)
 
 
 def _matches(names: Mapping[str, str], keys: Iterable[str], name: str) -> bool:

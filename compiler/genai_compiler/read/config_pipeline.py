@@ -5,7 +5,7 @@ text (onnxruntime-genai, config.cpp). A stage's name means nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from genai_compiler.problem import Problem
 from genai_compiler.read.config_json import Json
@@ -42,6 +42,9 @@ class StageConfig:
     """One stage. inputs, outputs: the graph's ports that are fed and taken. renames: output -> its name for later ones.
 
     on_prompt, on_step: whether it runs with the prompt, and with every later token. path: of its object.
+
+    What only version 2 says: wired: input -> (stage, output) that feed it, whatever their names, of which one runs in a
+    phase; own: ports that no stage feeds and none takes, the decoder's own.
     """
 
     name: str
@@ -52,6 +55,8 @@ class StageConfig:
     renames: Mapping[str, str]
     on_prompt: bool = True
     on_step: bool = True
+    wired: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict[str, tuple[tuple[str, str], ...]])
+    own: frozenset[str] = frozenset()
 
 
 def read_pipeline(decoder: Section) -> tuple[StageConfig, ...]:

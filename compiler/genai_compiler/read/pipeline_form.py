@@ -56,6 +56,11 @@ class Wire:
     from_key: str = ""
     to_key: str = ""
 
+    @property
+    def to(self) -> tuple[str, str]:
+        """The end that it feeds."""
+        return self.target, self.input
+
     def end(self, key: str) -> DocPath:
         """Where one end is stated."""
         return (*self.path, key) if key and self.path != EXTENDS else self.path

@@ -14,7 +14,16 @@ from genai_compiler.read.pipeline_config import (
     STRATEGIES,
     Processor,
 )
-from genai_compiler.read.pipeline_form import DATAFLOW, FLOW, MAX_STAGES, PIPELINE, SESSIONS, PipelineForm, Resolving
+from genai_compiler.read.pipeline_form import (
+    DATAFLOW,
+    FLOW,
+    MAX_STAGES,
+    PIPELINE,
+    SESSIONS,
+    PipelineForm,
+    Resolving,
+    Wire,
+)
 from genai_compiler.read.pipeline_text import VERSION
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.suggest import closest
@@ -70,12 +79,10 @@ def _flow(form: PipelineForm, resolving: Resolving) -> None:
 
 
 def _wires(form: PipelineForm, resolving: Resolving) -> None:
-    taken: set[tuple[str, str]] = set()
-    for wire in form.wires:
-        if (wire.target, wire.input) in taken:
-            what = f'Dataflow feeds input "{wire.input}" of session "{wire.target}" twice'
-            resolving.report("wrong-port", wire.end(wire.to_key), what, "keep one wire")
-        taken.add((wire.target, wire.input))
+    for wire in second_wires(form):
+        phases = [_phase(form, each.source) for each in form.wires if each.to == wire.to]
+        if sorted(phases) != ["init", "step"]:
+            resolving.report("wrong-port", wire.end(wire.to_key), fed_twice(wire), "keep one wire")
     if loop := cycle([(each.source, each.target) for each in form.wires]):
         what = f"Circular dependency detected in dataflow: {' → '.join([*loop, loop[0]])}"
         resolving.report("cyclic-dataflow", DATAFLOW, what, "a value can't be needed before it is made")
@@ -88,6 +95,24 @@ def _wires(form: PipelineForm, resolving: Resolving) -> None:
         if wire.source not in order and wire.target in order and wire.source in form.sessions:
             what = f'Dataflow takes output "{wire.output}" of session "{wire.source}", which no flow step runs'
             resolving.report("bad-value", wire.end(wire.from_key), what, "add a step to pipeline.flow")
+
+
+def second_wires(form: PipelineForm) -> Iterator[Wire]:
+    """The wires to an input that an earlier one feeds: what runs with the prompt and what does later may both do so."""
+    taken: set[tuple[str, str]] = set()
+    for wire in form.wires:
+        if wire.to in taken:
+            yield wire
+        taken.add(wire.to)
+
+
+def fed_twice(wire: Wire) -> str:
+    """What is wrong with a wire to an input that another feeds."""
+    return f'Dataflow feeds input "{wire.input}" of session "{wire.target}" twice'
+
+
+def _phase(form: PipelineForm, session: str) -> str:
+    return form.step(session).phase if session in form.running else ""
 
 
 def cycle(edges: list[tuple[str, str]]) -> tuple[str, ...]:
@@ -159,11 +184,6 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
     for key in ("roles", "strategy", "controller"):
         if getattr(pipeline, key):
             refuse((*PIPELINE, key), f"'pipeline.{key}' gives decoding to other sessions, which is not compiled yet")
-    if form.state.position_ids.strategy == "windowed" or form.state.kv_cache.format == "windowed":
-        where = (
-            ("position_ids", "strategy") if form.state.position_ids.strategy == "windowed" else ("kv_cache", "format")
-        )
-        refuse((*STATE, *where), "prompts cut into windows (windowed) are not compiled yet")
     for step in form.flow:
         if step.phase == "final" and ending == "single_pass":
             help = "leave when out: each session runs once, in the order of the wires"
