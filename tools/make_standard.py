@@ -37,7 +37,7 @@ A document needs what its manifest and `required_capabilities` list and what its
 |---|---|---|
 """
 BASES = (Closed, Open, Tagged)
-OTHER_DIALECTS = frozenset({"pipeline_config"})
+OTHER_DIALECTS = frozenset({"pipeline_config", "pipeline_extensions"})
 """Modules of `read` whose documents are none of the standard's."""
 
 

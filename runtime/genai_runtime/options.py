@@ -65,6 +65,8 @@ def _row_options(given: Mapping[str, Any], package: Mapping[str, Any], prompt_le
 def _merged(given: Mapping[str, Any], package: Mapping[str, Any], prompt_length: int) -> SamplingOptions:
     base = {name: package[name] for name in _DEFAULTED if package.get(name) is not None}
     base["min_new_tokens"] = max(0, int(package.get("min_length") or 0) - prompt_length)
+    if package.get("logit_bias"):
+        base["logit_bias"] = {int(token): delta for token, delta in package["logit_bias"].items()}
     if int(package.get("random_seed", -1)) >= 0:
         base["seed"] = int(package["random_seed"])
     if any(name in given for name in KNOBS) and "do_sample" not in given:

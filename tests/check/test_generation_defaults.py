@@ -13,6 +13,7 @@ from genai_compiler.read.document import GenerationDefaults
 from genai_runtime import RequestError
 
 from tests.conftest import FIXTURES
+from tests.reference.plain_loop import greedy
 from tests.runtime.test_options import echo
 from tools.fixtures.document import write_document
 
@@ -43,6 +44,12 @@ REFUSED = [
     ("bad-value", "min_p", "x"),
     ("bad-value", "repetition_penalty", 0.0),
     ("bad-value", "random_seed", 0.5),
+    ("wrong-type", "logit_bias", [7, 2.5]),
+    ("bad-value", "logit_bias", {"64": 1.0}),
+    ("bad-value", "logit_bias", {"-1": 1.0}),
+    ("bad-value", "logit_bias", {"7": float("nan")}),
+    ("bad-value", "logit_bias", {"7": float("inf")}),
+    ("bad-value", "logit_bias", {"7": "x"}),
     ("unsupported-search", "num_beams", 4),
     ("unsupported-search", "num_return_sequences", 2),
 ]
@@ -50,7 +57,7 @@ WITHOUT_EFFECT = [("length_penalty", 0.5), ("diversity_penalty", 0.5), ("early_s
 HONOURED: dict[str, Any] = {
     "do_sample": True, "temperature": 0.5, "top_k": 3, "top_p": 0.5, "min_p": 0.1, "random_seed": 3, "min_length": 4,
     "max_length": 9, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2, "num_beams": 1, "num_return_sequences": 1,
-    "length_penalty": 1.0, "diversity_penalty": 0.0,
+    "length_penalty": 1.0, "diversity_penalty": 0.0, "logit_bias": {"7": 2.5},
 }  # fmt: skip
 
 
@@ -75,9 +82,10 @@ def test_nothing_is_said_of_what_is_honoured(tmp_path: Path) -> None:
 
 
 def test_a_package_with_its_own_sampler_honours_what_it_has_an_input_for(tmp_path: Path) -> None:
-    defaults = {"do_sample": True, "temperature": 0.5, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2}
+    defaults = {"do_sample": True, "temperature": 0.5, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2,
+                "logit_bias": {"7": 1.0}}  # fmt: skip
     found = said(tmp_path / "p", "tiny-decoder", {"defaults": defaults})
-    fields = ["no_repeat_ngram_size", "repetition_penalty"]
+    fields = ["logit_bias", "no_repeat_ngram_size", "repetition_penalty"]
     assert sorted(found) == [("ignored-key", f"generation.defaults.{each}", Severity.WARNING) for each in fields]
 
 
@@ -91,6 +99,16 @@ def test_the_default_seed_and_min_p_reach_the_sampler(tmp_path: Path) -> None:
         with genai_runtime.load(folder.with_suffix(".compiled")) as model:
             texts.append(model.generate([1, 9, 14], max_new_tokens=24, stop_on_eos=False).tokens)
     assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_default_bias_reaches_the_sampler_unless_a_request_has_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    assert said(folder, "tiny-runtime-policy", {"defaults": {"logit_bias": {"7": 1e9, "9": 5e8}}}) == []
+    with genai_runtime.load(folder.with_suffix(".compiled")) as model:
+        assert model.generate([1, 9, 14], max_new_tokens=3).tokens == [7, 7, 7]
+        assert model.generate([1, 9, 14], max_new_tokens=2, logit_bias={11: 1e9}).tokens == [11, 11]
+        plain = greedy(FIXTURES / "tiny-runtime-policy" / "model.onnx", [1, 9, 14], 4)
+        assert model.generate([1, 9, 14], max_new_tokens=4, logit_bias={}, stop_on_eos=False).tokens == plain
 
 
 def test_an_override_that_names_another_input_is_warned_of(tmp_path: Path) -> None:

@@ -277,19 +277,7 @@ NOT_YET: dict[str, Row] = {
         "pipeline.generation_loop",
         "a generation loop of kind 'denoising' is not compiled yet",
     ),
-    "drafts": (
-        pipeline(PLAIN, strategy={"kind": "speculative"}),
-        "unsupported-package-class",
-        "pipeline.strategy",
-        "gives decoding to other sessions",
-    ),
     "beams": ({**PLAIN, "generation": {"num_beams": 4}}, "unsupported-search", "generation.num_beams", "beam search"),
-    "operations on logits": (
-        {**PLAIN, "generation": {"logits": [{"op": "top_k", "value": 4}]}},
-        "unsupported-search",
-        "generation.logits",
-        "an order of logits operations is not compiled",
-    ),
 }  # fmt: skip
 
 

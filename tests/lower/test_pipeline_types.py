@@ -21,6 +21,8 @@ SESSION, STEP, WIRE = "pipeline.sessions.decoder", "pipeline.flow[0]", "pipeline
 STATE, MEDIA = "pipeline.state", "pipeline.preprocessing.image"
 CACHE, PLACES, CROSS = f"{STATE}.kv_cache", f"{STATE}.position_ids", f"{STATE}.cross_cache"
 SAMPLING = "generation.sampling"
+ROLES, STRATEGY, LOGITS = "pipeline.roles", "pipeline.strategy", "generation.logits[0]"
+DRAFT, NGRAM, TREE = f"{STRATEGY}.draft", f"{STRATEGY}.draft.ngram", f"{STRATEGY}.tree"
 
 TEXTS = [
     "pipeline.extends", f"{SESSION}.file", f"{SESSION}.execution_provider", f"{SESSION}.role", f"{STEP}.run",
@@ -29,7 +31,10 @@ TEXTS = [
     f"{CACHE}.past_key_pattern", f"{CACHE}.present_key_pattern", f"{CACHE}.past_value_pattern",
     f"{CACHE}.present_value_pattern", f"{PLACES}.input_name", f"{PLACES}.grid_source", f"{CROSS}.source",
     f"{MEDIA}.config", f"{MEDIA}.expected_outputs.pixel_values.dtype", "pipeline.plugin.library",
-    "pipeline.plugin.entry_point",
+    "pipeline.plugin.entry_point", "pipeline.controller.library", "pipeline.controller.entry_point",
+    "pipeline.controller.config", f"{ROLES}.target", f"{ROLES}.draft", f"{ROLES}.amateur", f"{ROLES}.expert",
+    f"{ROLES}.unconditional", f"{DRAFT}.session", f"{STRATEGY}.verify.session", f"{TREE}.topology", f"{LOGITS}.backend",
+    f"{LOGITS}.mode", f"{LOGITS}.expert", f"{LOGITS}.amateur",
 ]  # fmt: skip
 WORDS = {
     f"{STEP}.when": "init, once, prompt, step, always, final",
@@ -39,15 +44,21 @@ WORDS = {
     f"{STATE}.type": "recurrent",
     f"{MEDIA}.format": "ort-extensions",
     "pipeline.generation_loop": "autoregressive, single_pass, denoising",
+    f"{STRATEGY}.kind": "speculative",
+    f"{DRAFT}.producer": "draft_model, self_speculative, ngram, extra_heads",
+    f"{STRATEGY}.acceptance": "greedy, rejection_sampling, typical",
+    f"{LOGITS}.op": "repetition_penalty, min_length, logit_bias, grammar, combine, temperature, top_k, top_p, sample",
 }
 INTEGERS = [
     "version", f"{CACHE}.sliding_window.window_size", f"{MEDIA}.expected_outputs.pixel_values.rank", "tokens.pad",
     "tokens.bos", "tokens.decoder_start", "tokens.sep", "tokens.image_token", "tokens.audio_token",
     "tokens.video_token", "generation.max_length", "generation.min_length", "generation.num_beams",
-    f"{SAMPLING}.top_k",
+    f"{SAMPLING}.top_k", f"{DRAFT}.depth", f"{DRAFT}.heads", f"{NGRAM}.min_match", f"{NGRAM}.max_draft",
+    f"{NGRAM}.window", f"{STRATEGY}.num_speculative_tokens", f"{TREE}.max_nodes", f"{TREE}.max_depth",
 ]  # fmt: skip
-NUMBERS = [f"{SAMPLING}.temperature", f"{SAMPLING}.top_p", f"{SAMPLING}.repetition_penalty"]
-FLAGS = [f"{CROSS}.frozen", f"{SAMPLING}.do_sample"]
+NUMBERS = [f"{SAMPLING}.temperature", f"{SAMPLING}.top_p", f"{SAMPLING}.repetition_penalty",
+           f"{STRATEGY}.typical_threshold", f"{LOGITS}.value", f"{LOGITS}.alpha", f"{LOGITS}.map.a"]  # fmt: skip
+FLAGS = [f"{CROSS}.frozen", f"{SAMPLING}.do_sample", f"{LOGITS}.stateful"]
 LISTS_OF_INTEGERS = [f"{STEP}.dynamic_shape.apply_to_dims", f"{CACHE}.sliding_window.layers"]
 STRUCTS = {
     "pipeline": "its fields: extends, sessions, flow, dataflow, state, preprocessing, plugin, generation_loop, roles, "
@@ -67,6 +78,14 @@ STRUCTS = {
     "pipeline.preprocessing.audio": "its fields: config, format, expected_outputs",
     f"{MEDIA}.expected_outputs.pixel_values": "its fields: rank, dtype",
     "pipeline.plugin": "its fields: library, entry_point",
+    ROLES: "its fields: target, draft, amateur, expert, unconditional",
+    STRATEGY: "its fields: kind, draft, verify, num_speculative_tokens, acceptance, typical_threshold, tree",
+    DRAFT: "its fields: producer, session, depth, heads, ngram",
+    NGRAM: "its fields: min_match, max_draft, window",
+    f"{STRATEGY}.verify": "its fields: session",
+    TREE: "its fields: topology, max_nodes, max_depth, medusa_choices",
+    "pipeline.controller": "its fields: library, entry_point, config",
+    LOGITS: "its fields: op, value, map, backend, mode, alpha, expert, amateur, grammar, stateful",
     "tokens": "its fields: eos, pad, bos, decoder_start, sep, image_token, audio_token, video_token",
     "generation": "its fields: max_length, min_length, num_beams, sampling, stop, logits",
     SAMPLING: "its fields: temperature, top_k, top_p, do_sample, repetition_penalty",
@@ -75,14 +94,14 @@ MAPS = {
     "pipeline.sessions": 'write {"NAME": {...}}; fields of each: file, execution_provider, role, session_options',
     f"{MEDIA}.expected_outputs": 'write {"NAME": {...}}; fields of each: rank, dtype',
     f"{SESSION}.session_options": "write a mapping, or leave session_options out",
-    "pipeline.roles": "write a mapping, or leave roles out",
-    "pipeline.strategy": "write a mapping, or leave strategy out",
-    "pipeline.controller": "write a mapping, or leave controller out",
+    f"{LOGITS}.map": "write a mapping, or leave map out",
     "metadata": "write a mapping, or leave metadata out",
 }
 LISTS = {
     "pipeline.flow": "fields of each entry: run, when, loop, loop_over, dynamic_shape, cross_attention_from",
     "pipeline.dataflow": "fields of each entry: from, to, from_session, from_output, to_session, to_input",
+    "generation.logits": "fields of each entry: op, value, map, backend, mode, alpha, expert, amateur, grammar, "
+    "stateful",
 }
 IDS = "a token id or a list of token ids"
 
@@ -114,6 +133,9 @@ def rows() -> Iterator[Row]:
         yield key, 3, "a list expected, 3 found", "write [3]"
         yield key, "3", 'a list expected, "3" found', "write [3]"
         yield f"{key}[0]", "3", 'an integer expected, "3" found', "write 3 without quotes"
+    yield f"{TREE}.medusa_choices", 3, "a list expected, 3 found", "write a list, or leave medusa_choices out"
+    yield f"{TREE}.medusa_choices[0]", 3, "a list expected, 3 found", "write [3]"
+    yield f"{TREE}.medusa_choices[0][0]", "3", 'an integer expected, "3" found', "write 3 without quotes"
     for key, help in STRUCTS.items():
         yield key, "x", 'a mapping expected, "x" found', help
         yield key, [1], "a mapping expected, a list found", help
@@ -149,6 +171,7 @@ def with_value(key: str, value: Any) -> Document:
     document: Document = json.loads(MINIMAL)
     document["pipeline"]["flow"] = [{"run": "decoder"}]
     whole = {"dynamic_shape": {"source": "sizes"}, "sliding_window": {"window_size": 4}}
+    whole |= {"strategy": {"kind": "speculative"}, "[0]": {"op": "sample"} if "logits" in key else {}}
     steps = key.replace("[", ".[").split(".")
     here: Any = document
     for at, step in enumerate(steps):
@@ -202,9 +225,9 @@ def test_the_way_out_is_one(key: str, value: Any, what: str, help: str, tmp_path
 
 
 def test_no_key_of_the_format_is_left_out() -> None:
-    """Against the schema of what is read; `stop` and `logits` have no defined form, blocks of version 1 are others."""
+    """Against the schema of what is read; `stop` and grammars have no defined form, blocks of version 1 are others."""
     of_version_1 = {"model", "search", "engine", "speculative", "runtime_profiles", "schema_version"}
-    undefined = {"generation.stop", "generation.logits"}
+    undefined = {"generation.stop", f"{LOGITS}.grammar"}
     whole = PipelineDocument.model_json_schema()
     tried = {each[0] for each in rows()}
     keys = {*_keys(whole, whole, "")}

@@ -134,7 +134,7 @@ def test_45_renamed_weights_are_missed_by_name_all_at_once(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["../draft/model.onnx", "/etc/passwd", "draft.onnx"])
 def test_47_a_draft_models_file_is_not_opened(tmp_path: Path, name: str) -> None:
-    """The reference opens it wherever it lies; here drafts from another model are not used, and that is said."""
+    """The reference opens it wherever it lies; here a draft model that is not in the package is not used, and said."""
     (tmp_path / "draft").mkdir()
     (tmp_path / "draft" / "model.onnx").write_bytes(b"no model at all")
     folder = package(tmp_path / "p", {"model": {"draft": {"filename": name}}})

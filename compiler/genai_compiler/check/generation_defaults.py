@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from genai_compiler.check.context import context_of
 from genai_compiler.problem import Problem, Severity
@@ -23,10 +23,12 @@ CARRIED = {
 }
 """Option -> the runtime role whose input carries it to a sampler that is a graph."""
 
-OWN_FIELDS = ("min_p", "random_seed")
+OWN_FIELDS = ("min_p", "random_seed", "logit_bias")
 """Defaults that this runtime takes beside the standard's; the struct is open (1.3)."""
 
-_POLICY_ONLY = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
+_POLICY_ONLY: Mapping[str, Any] = {
+    "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "logit_bias": {},
+}  # fmt: skip
 _BEAMS_ONLY = {"length_penalty": 1.0, "diversity_penalty": 0.0, "early_stopping": None}
 _LARGEST_SEED = (1 << 64) - 1
 Found = tuple[str, tuple[str, ...], str, str, Severity]
@@ -52,6 +54,7 @@ def check_generation_defaults(package: Package) -> tuple[Problem, ...]:
 def _defaults(defaults: GenerationDefaults, package: Package) -> Iterator[Found]:
     stated = defaults.model_dump(exclude_none=True)
     yield from _bounds(stated)
+    yield from _biases(stated.get("logit_bias"), package)
     yield from _searches(stated)
     yield from _lengths(stated, package)
     yield from _unreached(stated, package)
@@ -80,6 +83,38 @@ def _bounds(stated: Mapping[str, Any]) -> Iterator[Found]:
                 "",
                 Severity.ERROR,
             )
+
+
+def _biases(bias: Any, package: Package) -> Iterator[Found]:
+    """`logit_bias`: token id, as text -> what is added to its score."""
+    if bias is None:
+        return
+    path = ("defaults", "logit_bias")
+    if not isinstance(bias, dict):
+        help = 'write {"7": -2.5}'
+        yield (
+            "wrong-type",
+            path,
+            f"logit_bias is {as_written(bias)}; it maps token ids to numbers",
+            help,
+            Severity.ERROR,
+        )
+        return
+    ids = [each for each in (package.text.ids.count, package.sampled_ids or 0, _width(package)) if each]
+    for token, delta in cast("Mapping[object, object]", bias).items():
+        known = isinstance(token, str) and token.isascii() and token.isdigit() and str(int(token[:19])) == token
+        number = isinstance(delta, int | float) and not isinstance(delta, bool) and abs(delta) <= LARGEST
+        if not known or (ids and int(token) >= min(ids)):
+            what = f"logit_bias names {as_written(token)}, which is no token id"
+            help = f"ids end at {min(ids) - 1}" if ids else "ids are whole numbers from 0 on"
+            yield "bad-value", path, what, help, Severity.ERROR
+        elif not number:
+            what = f"the bias of token {token} is {as_written(delta)}; it must be a number within -1e30 and 1e30"
+            yield "bad-value", path, what, "-100 forbids a token in practice", Severity.ERROR
+
+
+def _width(package: Package) -> int:
+    return (package.metadata.model and package.metadata.model.vocab_size) or 0
 
 
 def _searches(stated: Mapping[str, Any]) -> Iterator[Found]:

@@ -15,8 +15,10 @@ from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
+from genai_compiler.lower.native_code import refuse_native_code
 from genai_compiler.lower.pipeline_cut import find_cut
 from genai_compiler.lower.pipeline_devices import session_options
+from genai_compiler.lower.pipeline_drafting import check_drafter, drafted
 from genai_compiler.lower.pipeline_edges import (
     SessionGraphs,
     check_names,
@@ -41,17 +43,16 @@ from genai_compiler.lower.pipeline_staged import lower_staged
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.pipeline_staging import check_wires
 from genai_compiler.lower.pipeline_windows import check_layers, stated_window
-from genai_compiler.lower.plugin_workflow import way_out
 from genai_compiler.lower.search_defaults import defaults_of
 from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import Stated
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
-from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.bare import BareDocument
 from genai_compiler.read.cache_sizes import cache_sizes
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.hint_sources import Hint
-from genai_compiler.read.pipeline_form import PIPELINE, SESSIONS, PipelineForm, Resolving, expand
+from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving, expand
+from genai_compiler.read.pipeline_logits import bias_default, bias_faults
 from genai_compiler.read.pipeline_rules import STATE, check_form
 from genai_compiler.read.pipeline_text import read_pipeline
 from genai_compiler.read.places import DocPath, format_path
@@ -96,7 +97,8 @@ def lower_pipeline_config(root: Path) -> LoweredGraph:
     form = expand(resolving)
     check_form(form, resolving)
     config = merged_config(resolving)
-    _refuse_plugin(form, resolving)
+    refuse_native_code(form, resolving)
+    check_drafter(form, resolving)
     try:
         if is_single_pass(form, resolving):
             return lower_pass(form, config, media_notes(form), resolving)
@@ -144,12 +146,14 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     found_around = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
     facts, text, doubts = _facts(reading, found_around, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
+    found = (*found, *bias_faults(form.text, facts.sampled_ids, text.ids.count))
     if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
     plain = decoder_document(facts, text.eos, defaults)
     document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
+    document = drafted(form, config, document, facts, resolving)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
@@ -173,7 +177,8 @@ def _defaults(
     def place(key: str) -> tuple[Place, str]:
         return where[key] if key in where else named(config, ("search", key))
 
-    return defaults_of(config.search, place, limit, vocabulary)
+    defaults, found = defaults_of(config.search, place, limit, vocabulary)
+    return defaults | bias_default(form.text), found
 
 
 def _facts(
@@ -285,27 +290,6 @@ def _check_sources(form: PipelineForm, graphs: SessionGraphs, resolving: Resolvi
         names = ", ".join(each.name for each in graphs.signatures[session].inputs)
         what = f"grid_source names {port!r}, but {session!r} takes no such tensor; positions beside media are the "
         resolving.report("config-contradicts-graph", path, what + "caller's", f"its inputs are {names}", True)
-
-
-def _refuse_plugin(form: PipelineForm, resolving: Resolving) -> None:
-    """A plugin would run native code of the package: never loaded, refused where no adapter takes its place."""
-    plugin, path = form.text.document.pipeline.plugin, (*PIPELINE, "plugin")
-    if plugin is None:
-        return
-    for key in ("library", "entry_point"):
-        if not getattr(plugin, key):
-            resolving.report("missing-key", (*path, key), f"the plugin states no {key}", f'add "{key}"')
-    if plugin.library:
-        try:
-            find_artifact(form.text.root, plugin.library)
-        except ArtifactFault as fault:
-            resolving.problems.append(
-                fault.problem(form.text.places.find((*path, "library")), format_path((*path, "library")))
-            )
-    what = f"the plugin {plugin.library!r} would take over the whole package; a compiler loads no code of a package"
-    help = "describe the sessions, their flow and wires instead, or write inference_metadata.yaml"
-    help += f"; or {way_out(plugin.entry_point)}" if plugin.entry_point else ""
-    resolving.report("unsupported-package-class", path, what, help)
 
 
 def _notes(reading: _Reading, beside: Around, facts: DecoderFacts, text: TextFacts) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from genai_compiler.read.config_section import section_of
 from genai_compiler.read.hint_sources import DOCUMENT, Hint
 from genai_compiler.read.hints import DeviceTarget
 from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving
+from genai_compiler.read.pipeline_text import UNHEEDED
 from genai_compiler.read.places import format_path
 from genai_compiler.read.session_options import (
     ProviderPreference,
@@ -20,8 +21,6 @@ from genai_compiler.read.session_options import (
 
 _CPU = frozenset({"CPU", "Dnnl", "Xnnpack", "OpenVINO", "ACL", "ArmNN"})
 _NPU = frozenset({"QNN", "VitisAI", "RyzenAI", "CoreML", "Nnapi", "CANN"})
-_UNUSED = ("runtime", "build_requires")
-"""Blocks of one dialect's session options that no runtime heeds."""
 
 
 def session_options(
@@ -47,10 +46,10 @@ def session_options(
 def _options(form: PipelineForm, name: str, resolving: Resolving) -> SessionOptions:
     stated = form.sessions[name].session_options
     path = (*SESSIONS, name, "session_options")
-    for key in _UNUSED:
+    for key in UNHEEDED:
         if key in stated:
             resolving.report("ignored-key", (*path, key), f"{key!r} has no effect", "remove it", True)
-    kept = {key: value for key, value in stated.items() if key not in _UNUSED}
+    kept = {key: value for key, value in stated.items() if key not in UNHEEDED}
     return read_session_options(section_of(form.text.text, path, kept, resolving.problems))
 
 

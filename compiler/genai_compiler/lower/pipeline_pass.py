@@ -116,6 +116,9 @@ def _say_unused(form: PipelineForm, resolving: Resolving) -> None:
         if getattr(document, key).model_fields_set - {"image_token", "audio_token", "video_token"}:
             resolving.report("ignored-key", (key,), f"{key!r} has no effect: a single pass generates nothing, so "
                              f"{why}", "remove it", True)  # fmt: skip
+    if document.pipeline.strategy is not None:
+        what = "'strategy' has no effect: a single pass generates nothing, so nothing drafts"
+        resolving.report("ignored-key", (*PIPELINE, "strategy"), what, "remove it", True)
     for key in sorted(state.model_fields_set):
         what = f"'state.{key}' has no effect: a single pass keeps nothing"
         resolving.report("ignored-key", (*PIPELINE, "state", key), what, "remove it", True)

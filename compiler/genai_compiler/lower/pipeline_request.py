@@ -10,6 +10,7 @@ from typing import Any
 from genai_compiler.problem import Place, Problem
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.pipeline_form import PipelineForm, Resolving
+from genai_compiler.read.pipeline_logits import check_logits, logits_order
 from genai_compiler.read.pipeline_text import PipelineText
 from genai_compiler.read.places import DocPath, as_written, format_path
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
@@ -29,15 +30,24 @@ def merged_config(resolving: Resolving) -> GenaiConfig:
     ):
         if own not in (None, ()) and old not in (None, (), own):
             _differ(("tokens", key), own, f"model.{old_key}", old, resolving)
+    if base.draft is not None:
+        what = "a draft model stands beside a pipeline; it is not used"
+        resolving.report("ignored-key", ("model", "draft"), what, "make it a session and name it in strategy", True)
     search = dict(base.search)
     for key, path, value in _generation(text):
         if key in search and search[key] != value:
             _differ(path, value, f"search.{key}", search[key], resolving)
         search[key] = value
-    sampling = text.document.generation.sampling
-    if sampling.temperature not in (None, 0) and sampling.do_sample is None and "do_sample" not in base.search:
-        what = f"temperature is {sampling.temperature}, but do_sample is not set: tokens are chosen greedily"
-        path = ("generation", "sampling", "temperature")
+    order = check_logits(resolving)
+    for key, value in order.search.items():
+        if search.get(key, value) != value:
+            what = f"{key} is {_spell(value)} by these operations, but {_spell(search[key])} elsewhere; they are taken"
+            resolving.report("config-read-as", order.places[key], what, "say it once", True)
+    search |= order.search
+    temperature, stated = search.get("temperature"), text.document.generation.sampling.temperature is not None
+    if (stated or "temperature" in order.search) and temperature != 0 and "do_sample" not in search:
+        what = f"temperature is {temperature}, but do_sample is not set: tokens are chosen greedily"
+        path = order.places.get("temperature", ("generation", "sampling", "temperature"))
         resolving.report("config-read-as", path, what, 'write "do_sample": true to sample', True)
     return replace(
         base,
@@ -71,7 +81,8 @@ def _generation(text: PipelineText) -> Iterator[tuple[str, DocPath, Any]]:
 
 def place_of_search(text: PipelineText) -> Mapping[str, tuple[Place, str]]:
     """Where version 2 states a key of `search`."""
-    return {key: (text.places.find(path), format_path(path)) for key, path, _ in _generation(text)}
+    places = {key: path for key, path, _ in _generation(text)} | logits_order(text).places
+    return {key: (text.places.find(path), format_path(path)) for key, path in places.items()}
 
 
 def generation_paths(text: PipelineText) -> Mapping[str, DocPath]:

@@ -14,6 +14,7 @@ from genai_compiler.lower.pipeline_edges import SessionGraphs
 from genai_compiler.lower.pipeline_places import Placed, placed_over
 from genai_compiler.lower.stages import REQUEST_TOKENS, Stage, StageInput
 from genai_compiler.problem import CompileError, Problem
+from genai_compiler.read.pipeline_drafts import ROLES
 from genai_compiler.read.pipeline_form import FLOW, SESSIONS, PipelineForm, Resolving
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.signature import Port, Signature
@@ -37,6 +38,12 @@ def decoder_session(form: PipelineForm, resolving: Resolving) -> str | None:
     """The session that decodes: of that role, else the last step of the loop that feeds no other one."""
     running = form.running
     said = [name for name in running if form.sessions[name].role == "decoder"]
+    if form.target and (form.target not in running or {*said} - {form.target}):
+        what = f"the role target is that of {form.target!r}, "
+        what += f"and {said[0]!r} has the role decoder" if form.target in running else "which no flow step runs"
+        resolving.report("bad-value", (*ROLES, "target"), what, "name one session that decodes")
+        return None
+    said = [form.target] if form.target else said
     if len(said) == 1 or len(running) == 1:
         return (said or list(running))[0]
     if len(said) > 1:

@@ -51,12 +51,14 @@ def _sampling(search: Mapping[str, Any], vocabulary: int | None, report: Report)
     temperature, top_p = float(search.get("temperature", 1.0)), float(search.get("top_p", 0.0))
     top_k = int(search.get("top_k", _TOP_K))
     if temperature < 0:
-        report("bad-value", "temperature", f"temperature is {temperature}; it must not be negative", error=True)
+        report(
+            "bad-value", "temperature", f"temperature is {temperature}; it must not be negative", "0 is greedy", True
+        )
     elif temperature and not SMALLEST_TEMPERATURE <= temperature <= LARGEST:
         what = f"temperature is {temperature}; it is 0, or between {SMALLEST_TEMPERATURE} and {LARGEST}"
         report("bad-value", "temperature", what, "0 is greedy", True)
     if not 0 <= top_p <= 1:
-        report("bad-value", "top_p", f"top_p is {top_p}; it lies between 0 and 1", error=True)
+        report("bad-value", "top_p", f"top_p is {top_p}; it lies between 0 and 1", "1 keeps all tokens", True)
     if top_k < 0:
         report("bad-value", "top_k", f"top_k is {top_k}; it must not be negative", "0 turns it off", True)
     if top_k == 0 and top_p == 0:

@@ -102,6 +102,10 @@ SLIDING_WINDOW = {
     **_all(Form.BOOL, "slide_key_value_cache slide_inputs"),
     **_all(Form.INTS, "layers"),
 }
+SPECULATIVE = {
+    **_all(Form.INT, "max_draft_tokens ngram_size min_adaptive_k"),
+    **_all(Form.BOOL, "ngram_chained_lookup cooldown"),
+}
 SEARCH = {
     **_all(Form.BOOL, "do_sample early_stopping past_present_share_buffer audio_interleaved"),
     **_all(Form.INT, "min_length max_length batch_size num_beams num_return_sequences top_k no_repeat_ngram_size"),

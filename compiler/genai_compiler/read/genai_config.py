@@ -32,6 +32,7 @@ from genai_compiler.read.genai_components import (
     says_files_only,
     vision_component,
 )
+from genai_compiler.read.genai_draft import draft_width, has_draft
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.port_names import PortNames, port_names
 from genai_compiler.read.session_options import SessionOptions, read_session_options
@@ -86,6 +87,14 @@ class StagedVision:
 
 
 @dataclass(frozen=True)
+class DraftConfig:
+    """`model.draft`: another decoder, and how many tokens it drafts at once."""
+
+    decoder: DecoderConfig
+    width: int
+
+
+@dataclass(frozen=True)
 class StateGroupConfig:
     """An entry of `model.decoder.state_groups`: what the state of some layers is. path: of the entry."""
 
@@ -104,7 +113,7 @@ class GenaiConfig:
     sound have one together, None where nobody says;
     processor_files: medium -> the file that is named for it; vision_numbers: sizes that `vision` states. staged_vision:
     its graphs, where it is cut. state_groups: what the decoder's state is said to be. block_size: positions a page of a
-    paged cache, where `engine` says so.
+    paged cache, where `engine` says so. draft: a smaller decoder that drafts tokens, where the package is one decoder.
     """
 
     text: ConfigText
@@ -130,6 +139,7 @@ class GenaiConfig:
     staged_vision: StagedVision | None = None
     state_groups: tuple[StateGroupConfig, ...] = ()
     block_size: int | None = None
+    draft: DraftConfig | None = None
 
     def place(self, path: DocPath) -> Place:
         """Where the value at `path` (or the nearest one around it) stands in the file."""
@@ -187,6 +197,7 @@ def genai_config_of(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]
         staged_vision=_staged_vision(model),
         state_groups=_state_groups(model.section("decoder")),
         block_size=_block_size(root),
+        draft=_draft(root, model),
     )
     return config, tuple(problems)
 
@@ -243,8 +254,10 @@ def _check_root(root: Section) -> None:
     root.check_keys(ROOT)
     for key in ("model", "search"):
         root.value(key, Form.OBJECT)
+    heeded = {"engine"} if "dynamic_batching" in root.section("engine").members else set[str]()
+    heeded |= {"speculative"} if has_draft(root.section("model")) else set[str]()
     for key in ("speculative", "runtime_profiles", "engine"):
-        if root.members.get(key) and not (key == "engine" and "dynamic_batching" in root.section(key).members):
+        if root.members.get(key) and key not in heeded:
             root.warn("ignored-key", key, f"{key!r} configures another runtime and has no effect here")
 
 
@@ -349,10 +362,14 @@ def _other_classes(model: Section) -> tuple[DocPath, ...]:
             model.warn("ignored-key", name, f"{name!r} names no graph, so that there is nothing to run")
         if name not in MODEL and isinstance(member, dict) and any(key.endswith("filename") for key in member):
             filled.append((*model.path, name))
-        elif name in DRAFTERS and member:
+        elif name in DRAFTERS and member and not (name == "draft" and has_draft(model)):
             what = f"{name!r} speeds up decoding without changing a token; it is not used"
             model.warn("ignored-key", name, what)
     return tuple(filled)
+
+
+def _draft(root: Section, model: Section) -> DraftConfig | None:
+    return DraftConfig(_decoder(model.section("draft")), draft_width(root)) if has_draft(model) else None
 
 
 def _without_graph(model: Section, name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from genai_compiler.read.fields import AnIdOrIds, Closed, Count, Items, Name, Words
+from genai_compiler.read.pipeline_extensions import ControllerEntry, LogitsEntry, Roles, StrategyEntry
 
 Phase = Literal["init", "step", "final"]
 PHASES: Mapping[str, Phase] = {
@@ -148,7 +149,7 @@ class Plugin(Closed):
 
 
 class PipelineEntry(Closed):
-    """`pipeline`. roles, strategy, controller: blocks of one dialect's extensions, which are not looked into."""
+    """`pipeline`. roles, strategy, controller: one dialect's extensions."""
 
     extends: str | None = None
     sessions: dict[str, SessionEntry] = Field(default_factory=dict)
@@ -158,9 +159,9 @@ class PipelineEntry(Closed):
     preprocessing: MediaProcessors = Field(default_factory=MediaProcessors)
     plugin: Plugin | None = None
     generation_loop: Annotated[Name, Words(ENDINGS)] | None = None
-    roles: dict[str, Any] | None = None
-    strategy: dict[str, Any] | None = None
-    controller: dict[str, Any] | None = None
+    roles: Roles = Field(default_factory=Roles)
+    strategy: StrategyEntry | None = None
+    controller: ControllerEntry | None = None
 
 
 class TokenIds(Closed):
@@ -187,14 +188,14 @@ class Sampling(Closed):
 
 
 class GenerationEntry(Closed):
-    """Defaults of a request. stop, logits: forms that no text defines in full."""
+    """Defaults of a request. logits: an order of operations; stop: a form that no text defines."""
 
     max_length: int | None = None
     min_length: int | None = None
     num_beams: int | None = None
     sampling: Sampling = Field(default_factory=Sampling)
     stop: Any = None
-    logits: Any = None
+    logits: Items[LogitsEntry] = ()
 
 
 class PipelineDocument(Closed):

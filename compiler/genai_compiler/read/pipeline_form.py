@@ -17,6 +17,7 @@ from genai_compiler.read.pipeline_config import (
     SessionEntry,
     WireEntry,
 )
+from genai_compiler.read.pipeline_drafts import Drafting, drafting_of, target_of
 from genai_compiler.read.pipeline_presets import PRESETS
 from genai_compiler.read.pipeline_text import PipelineText
 from genai_compiler.read.places import DocPath, format_path
@@ -68,7 +69,11 @@ class Wire:
 
 @dataclass(frozen=True)
 class PipelineForm:
-    """The normal form. defaulted: one line for each part that the preset said, for the summary."""
+    """The normal form. defaulted: one line for each part that the preset said, for the summary.
+
+    target: the session that a role or the strategy says to decode, "" where none does. drafting: the session that
+    drafts for it, which is none of `sessions`: no step runs it. drafter: its entry.
+    """
 
     text: PipelineText
     preset: str
@@ -77,6 +82,9 @@ class PipelineForm:
     wires: tuple[Wire, ...]
     state: PipelineState
     defaulted: tuple[str, ...]
+    target: str = ""
+    drafting: Drafting | None = None
+    drafter: SessionEntry | None = None
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -106,13 +114,18 @@ def expand(resolving: Resolving) -> PipelineForm:
     pipeline = resolving.text.document.pipeline
     _bound(pipeline, resolving)
     preset, name = _preset(pipeline, resolving)
-    sessions = _sessions(pipeline, preset, resolving)
-    flow = _flow(pipeline, preset, sessions, resolving)
-    wires = _wires(pipeline, preset, sessions, resolving)
+    declared = _sessions(pipeline, preset, resolving)
+    target = target_of(pipeline, declared, resolving.report)
+    drafting = drafting_of(pipeline, declared, target, resolving.report)
+    draft = drafting.session if drafting is not None else ""
+    sessions = {name: entry for name, entry in declared.items() if name != draft}
+    flow = _flow(pipeline, preset, sessions, resolving, draft)
+    wires = _wires(pipeline, preset, sessions, resolving, draft)
     said = [part for part, own in (("flow", pipeline.flow), ("dataflow", pipeline.dataflow)) if own is None]
     said = [part for part in said if preset is not None and getattr(preset, part) is not None]
     defaulted = tuple(f"pipeline.{part}: from the preset {name}" for part in said)
-    return PipelineForm(resolving.text, name, sessions, flow, wires, _state(pipeline, preset), defaulted)
+    state, drafter = _state(pipeline, preset), declared.get(draft)
+    return PipelineForm(resolving.text, name, sessions, flow, wires, state, defaulted, target, drafting, drafter)
 
 
 def _bound(pipeline: PipelineEntry, resolving: Resolving) -> None:
@@ -168,7 +181,9 @@ def _flow(
     preset: PipelineEntry | None,
     sessions: Mapping[str, SessionEntry],
     resolving: Resolving,
+    draft: str,
 ) -> tuple[FlowStep, ...]:
+    """The steps; one of the session that drafts says nothing, since drafts are driven by the decoder's own step."""
     own = pipeline.flow
     entries = own if own is not None else preset.flow if preset is not None else None
     if entries is None:
@@ -179,6 +194,8 @@ def _flow(
         entries = tuple(FlowEntry(run=name) for name in sessions) if len(sessions) == 1 else ()
     found: list[FlowStep] = []
     for at, entry in enumerate(entries):
+        if draft and entry.run == draft:
+            continue
         path = (*FLOW, at) if own is not None else EXTENDS if preset is not None else SESSIONS
         cross = entry.cross_attention_from or ""
         for key, name in (("run", entry.run), ("cross_attention_from", cross)):
@@ -202,6 +219,7 @@ def _wires(
     preset: PipelineEntry | None,
     sessions: Mapping[str, SessionEntry],
     resolving: Resolving,
+    draft: str,
 ) -> tuple[Wire, ...]:
     own = pipeline.dataflow
     entries = own if own is not None else (preset.dataflow or ()) if preset is not None else ()
@@ -210,6 +228,11 @@ def _wires(
         path = (*DATAFLOW, at) if own is not None else EXTENDS
         wire = _wire(entry, path, resolving)
         if wire is None:
+            continue
+        if draft and draft in (wire.source, wire.target):
+            what = f"the wire joins {draft!r}, which drafts: drafts are made of the tokens alone"
+            help = "leave it out; what takes the target's hidden states can be stated in inference_metadata.yaml"
+            resolving.report("unsupported-package-class", path, what, help)
             continue
         unknown = [(key, name) for key, name in _ends(wire) if name not in sessions]
         if unknown and own is None:

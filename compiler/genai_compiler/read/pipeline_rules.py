@@ -181,9 +181,6 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
         _word(resolving, (*PIPELINE, "generation_loop"), "generation_loop", ending, ENDINGS)
     if ending == "denoising":
         refuse((*PIPELINE, "generation_loop"), f"a generation loop of kind {ending!r} is not compiled yet")
-    for key in ("roles", "strategy", "controller"):
-        if getattr(pipeline, key):
-            refuse((*PIPELINE, key), f"'pipeline.{key}' gives decoding to other sessions, which is not compiled yet")
     for step in form.flow:
         if step.phase == "final" and ending == "single_pass":
             help = "leave when out: each session runs once, in the order of the wires"
@@ -202,9 +199,6 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
             help = "name the processor of the pictures in pipeline.preprocessing.image"
             refuse((*step.path, "dynamic_shape"), f"{step.session!r} takes items cut to their size, and nothing makes "
                    "them of files", help)  # fmt: skip
-    if generation.logits:
-        what = "an order of logits operations is not compiled"
-        resolving.report("unsupported-search", ("generation", "logits"), what, "state generation.sampling")
     if generation.stop is not None:
         what = "'stop' has no defined form and no effect"
         resolving.report("ignored-key", ("generation", "stop"), what, "give stop strings with the request", True)

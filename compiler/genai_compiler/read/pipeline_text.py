@@ -8,17 +8,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.config_json import ConfigText, Json, parse_config
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, genai_config_of
 from genai_compiler.read.pipeline_config import PipelineDocument
+from genai_compiler.read.pipeline_extensions import WishedDocument
 from genai_compiler.read.places import DocPath, Places, Spot
 from genai_compiler.read.validate import parse_part
 
 VERSION = 2
+UNHEEDED = ("runtime", "build_requires")
+"""Blocks of one dialect's session options that no runtime heeds."""
 _OF_VERSION_1 = ("model", "search", "engine", "speculative", "runtime_profiles")
+Part = TypeVar("Part", bound=BaseModel)
 _RULE = re.compile(r" \(V\d{3}\)$")
 
 
@@ -58,10 +65,11 @@ def read_pipeline(root: Path) -> PipelineText:
     text = _read(root)
     places = Places(CONFIG_NAME, _spot(text, text.root, ()))
     base, of_base = _base(text)
-    try:
-        document = parse_part(PipelineDocument, _plain(text.root), places)
-    except CompileError as faults:
-        raise CompileError([*text.problems, *of_base, *map(_without_rule, faults.problems)]) from faults
+    plain, faults = _plain(text.root), list[Problem]()
+    document = _parsed(PipelineDocument, plain, places, faults)
+    _parsed(WishedDocument, _wishes(plain), places, faults)
+    if document is None or faults:
+        raise CompileError([*text.problems, *of_base, *faults])
     return PipelineText(root, text, document, places, base, (*text.problems, *of_base))
 
 
@@ -78,6 +86,27 @@ def _base(text: ConfigText) -> tuple[GenaiConfig, tuple[Problem, ...]]:
     members = text.root if isinstance(text.root, dict) else {}
     kept = {key: members[key] for key in _OF_VERSION_1 if members.get(key) is not None}
     return genai_config_of(replace(text, root={"model": {}, **kept}, problems=()))
+
+
+def _parsed(part: type[Part], data: Json, places: Places, faults: list[Problem]) -> Part | None:
+    """A part of the document; None, and its faults among the others, where it is none."""
+    try:
+        return parse_part(part, data, places)
+    except CompileError as error:
+        faults += map(_without_rule, error.problems)
+        return None
+
+
+def _wishes(plain: Json) -> Json:
+    """The blocks of session options that no runtime heeds, and nothing else: they are held against their words."""
+    inner = plain.get("pipeline") if isinstance(plain, dict) else None
+    sessions = inner.get("sessions") if isinstance(inner, dict) else None
+    found: dict[str, Json] = {}
+    for name, session in sessions.items() if isinstance(sessions, dict) else ():
+        options = session.get("session_options") if isinstance(session, dict) else None
+        if isinstance(options, dict):
+            found[name] = {"session_options": {key: options[key] for key in UNHEEDED if key in options}}
+    return {"pipeline": {"sessions": found}}
 
 
 def _without_rule(problem: Problem) -> Problem:
