@@ -44,7 +44,7 @@ from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import PIPELINE, SESSIONS, PipelineForm, Resolving, expand
 from genai_compiler.read.pipeline_rules import STATE, check_form
-from genai_compiler.read.pipeline_text import read_pipeline
+from genai_compiler.read.pipeline_text import PipelineText, read_pipeline
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, Signature
@@ -63,6 +63,7 @@ class _Reading:
     edges: tuple[Edge, ...]
     options: SessionOptions
     hints: tuple[Hint, ...]
+    zeros: tuple[Port, ...] = ()
 
     @property
     def signature(self) -> Signature:
@@ -72,7 +73,11 @@ class _Reading:
 
 def lower_pipeline_config(root: Path) -> LoweredGraph:
     """Lower the version 2 package in the folder `root`. Raises CompileError with every problem, warnings included."""
-    text = read_pipeline(root)
+    return lower_pipeline_text(read_pipeline(root))
+
+
+def lower_pipeline_text(text: PipelineText, zeros: tuple[Port, ...] = ()) -> LoweredGraph:
+    """The same of a text that was read, or made. zeros: inputs of the decoder that are fed a constant 0."""
     resolving = Resolving(text)
     form = expand(resolving)
     check_form(form, resolving)
@@ -81,7 +86,7 @@ def lower_pipeline_config(root: Path) -> LoweredGraph:
     try:
         if is_single_pass(form, resolving):
             return lower_pass(form, config, _media_notes(form), resolving)
-        reading = _read(form, config, resolving)
+        reading = replace(_read(form, config, resolving), zeros=zeros)
         return _lowered(reading, resolving)
     except CompileError as error:
         raise CompileError([*text.problems, *resolving.problems, *error.problems]) from error
@@ -190,6 +195,7 @@ def _facts(
         stated=_stated(reading, resolving),
         texts=lambda width: text_facts(form.text, reading.config, width),
         layers=reading.ports.layers,
+        zeros=reading.zeros,
         combined=reading.ports.combined,
         start_key="tokens.decoder_start",
     )

@@ -13,7 +13,7 @@ from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.row_forms import one_token_a_run
-from genai_compiler.lower.switched_state import switched_decoder
+from genai_compiler.lower.switched_state import SwitchedDecoder, switched_decoder
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.nodes import input_at, nested_graphs
 from genai_compiler.read.signature import Port, Signature
@@ -44,12 +44,15 @@ class PlainPorts:
         return BareIo.model_validate(self.io)
 
 
-def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None) -> PlainPorts:
-    """Find the ports. vocabulary: how many token ids there are, where a configuration says so.
+def plain_ports(
+    graph: GraphProto, signature: Signature, vocabulary: int | None, networks: SwitchedDecoder | None = None
+) -> PlainPorts:
+    """Find the ports. vocabulary: how many token ids there are, where a configuration says so. networks: the two that
+    the graph stands for, where they are files of their own.
 
     Faults: ambiguous-port, no-logits, no-embedding-stage, unsupported-package-class.
     """
-    networks = switched_decoder(graph, signature)
+    networks = networks or switched_decoder(graph, signature)
     if networks is None:
         _refuse_switches(graph, signature, found := PlainPorts({}))
         state, faults = plain_state(graph, signature), found.faults
@@ -156,8 +159,8 @@ def _width(port: Port) -> int:
 
 def _name_rest(tokens: Port, rest: list[Port], three: list[Port], edges: Edges, found: PlainPorts) -> None:
     """Positions are as many as the tokens and become angles or table rows; the mask is longer and becomes neither."""
-    placed = [each for each in rest if _last(each) == _last(tokens) and _places(each, edges)] + three
-    masks = [each for each in rest if _last(each) != _last(tokens) and not _places(each, edges)]
+    placed = [each for each in rest if _last(each) == _last(tokens) and places_tokens(each, edges)] + three
+    masks = [each for each in rest if _last(each) != _last(tokens) and not places_tokens(each, edges)]
     unclear = [each for each in rest if each not in placed and each not in masks]
     for key, ports in (("position_ids_input", placed), ("attention_mask_input", masks)):
         if len(ports) == 1:
@@ -167,12 +170,13 @@ def _name_rest(tokens: Port, rest: list[Port], three: list[Port], edges: Edges, 
             found.faults.append(("ambiguous-port", key, what, ""))
     for port in unclear:
         if edges.counts[port.name]:
-            key = "position_ids_input" if _places(port, edges) else "attention_mask_input"
+            key = "position_ids_input" if places_tokens(port, edges) else "attention_mask_input"
             what = f"{port.name!r} ({spell_port(port)}) could be a mask, positions, or neither"
             found.faults.append(("ambiguous-port", key, what, ""))
 
 
-def _places(port: Port, edges: Edges) -> bool:
+def places_tokens(port: Port, edges: Edges) -> bool:
+    """Whether an integer input is positions: it becomes angles, or looks into a table that has rows for them."""
     return edges.turns(port.name) or any(each >= KINDS_OF_TOKENS for each in edges.table_rows(port.name))
 
 
