@@ -24,8 +24,10 @@ from tests.lower.merged_decoders import (
     merged_decoder,
     plain_loop,
 )
+from tests.lower.packages import Layer, Recipe, decoder
 from tests.lower.plain_folders import plain_folder, renamed
 from tests.lower.test_merged_decoders import FREE, STATED, samples
+from tests.reference.plain_loop import greedy
 
 START = {"decoder_start_token_id": 1}
 FIRST, LATER, ENCODER = "onnx/decoder_model.onnx", "onnx/decoder_with_past_model.onnx", "onnx/encoder_model.onnx"
@@ -268,3 +270,23 @@ def test_a_graph_that_feeds_nothing_is_no_encoder(tmp_path: Path) -> None:
     with compiled(folder, "a.onnx") as model:
         wanted = plain_loop(Form(""), merged_decoder(Form("")), [5, 9], 6)
         assert model.generate([5, 9], max_new_tokens=6, **FREE).tokens == wanted
+
+
+@pytest.mark.parametrize("op", ["gqa", "attention"])
+def test_an_operator_that_gives_its_own_caches(op: str, tmp_path: Path) -> None:
+    """The first graph has the operator without a past: its presents are told by where it gives them."""
+    later, first = (decoder(Recipe((Layer(0, 2, 16), Layer(1, 2, 16)), op)) for _ in range(2))
+    pasts = [each.name for each in first.graph.input if each.name.startswith("past")]
+    kept = [each for each in first.graph.input if each.name not in pasts]
+    del first.graph.input[:]
+    first.graph.input.extend(kept)
+    for node in first.graph.node:
+        node.input[:] = ["" if each in pasts else each for each in node.input]
+    later.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    graphs = {FIRST: renamed(first), LATER: later}
+    with compiled(plain_folder(tmp_path / "p", graphs, STATED)) as model:
+        model_alone = {"model.onnx": decoder(Recipe((Layer(0, 2, 16), Layer(1, 2, 16)), op))}
+        whole = plain_folder(tmp_path / "whole", model_alone, STATED)
+        for prompt in ([3, 1, 7], [9]):
+            wanted = greedy(whole / "model.onnx", prompt, 8)
+            assert model.generate(prompt, max_new_tokens=8, **FREE).tokens == wanted
