@@ -11,6 +11,7 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import onnxruntime as ort
+import pytest
 from genai_compiler import compile_package
 from onnx import TensorProto, helper, save
 
@@ -41,22 +42,27 @@ def test_a_prompt_hears_by_the_keys_of_an_extractor(tmp_path: Path) -> None:
         assert model.generate("hi<|audio_1|>", audio=[wav(samples)], **GREEDY).tokens[: len(wanted)] == wanted
 
 
-def encoder(folder: Path) -> Path:
-    """A folder of a graph over features and their mask, whole numbers, and the keys of an extractor as a part."""
+def encoder(folder: Path, bands_first: bool = False) -> Path:
+    """A folder of a graph over features and their mask, whole numbers, and the keys of an extractor as a part.
+
+    bands_first: the graph takes them as [bands, frames].
+    """
     folder.mkdir()
     weights = np.random.default_rng(4).standard_normal((BANDS, 6)).astype(np.float32)
     ones = helper.make_tensor("axis", TensorProto.INT64, [1], [2])
+    axes: list[str | int] = [BANDS, "frames"] if bands_first else ["frames", BANDS]
     graph = helper.make_graph(
         [
             helper.make_node("Cast", ["attention_mask"], ["there"], to=TensorProto.FLOAT),
             helper.make_node("Unsqueeze", ["there", "axis"], ["column"]),
-            helper.make_node("MatMul", ["input_features", "weights"], ["mixed"]),
+            helper.make_node("Transpose", ["input_features"], ["rows"], perm=[0, 2, 1] if bands_first else [0, 1, 2]),
+            helper.make_node("MatMul", ["rows", "weights"], ["mixed"]),
             helper.make_node("Add", ["mixed", "column"], ["counted"]),
             helper.make_node("Tanh", ["counted"], ["logits"]),
         ],
         "encoder",
         [
-            helper.make_tensor_value_info("input_features", TensorProto.FLOAT, ["batch", "frames", BANDS]),
+            helper.make_tensor_value_info("input_features", TensorProto.FLOAT, ["batch", *axes]),
             helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "frames"]),
         ],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "frames", 6])],
@@ -69,11 +75,13 @@ def encoder(folder: Path) -> Path:
     return folder
 
 
-def test_an_encoder_alone_takes_features_and_their_mask(tmp_path: Path) -> None:
-    """The frame at the end that does not count is there, and its mask is 0."""
-    package, samples = encoder(tmp_path / "encoder"), noise(1000)
+@pytest.mark.parametrize("bands_first", [False, True])
+def test_an_encoder_alone_takes_features_and_their_mask(bands_first: bool, tmp_path: Path) -> None:
+    """The frame at the end that does not count is there, and its mask is 0; keys leave the order of axes to the graph."""
+    package, samples = encoder(tmp_path / "encoder", bands_first), noise(1000)
     compile_package(package, out=tmp_path / "out")
     made = centered(samples, BANDS, True).astype(np.float32)[None]
+    made = np.ascontiguousarray(made.transpose(0, 2, 1)) if bands_first else made
     mask = np.array([[1] * 6 + [0]], np.int64)
     session = ort.InferenceSession(package / "model.onnx", providers=["CPUExecutionProvider"])
     (wanted,) = session.run(None, {"input_features": made, "attention_mask": mask})

@@ -226,7 +226,7 @@ def _parser(stages: Sequence[str]) -> Parser:
         "--graph",
         action="append",
         metavar="FILE",
-        help="the graph to take of a folder that declares none; twice for an encoder and its decoder",
+        help="the graph to take of a folder that declares none; again for each other that belongs to it",
     )
     parser.add_argument("--strict", action="store_true", help="also refuse what onnxruntime-genai would not load")
     parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")

@@ -300,7 +300,7 @@ class Decoding:
 
     def known_to(self, session: object, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Of these feeds, those that a session has inputs for: with the prompt another graph may run."""
-        if session is self.session:
+        if not self.spec.prompt_component:
             return dict(feeds)
         names = {each.name for each in session.get_inputs()}  # type: ignore[attr-defined]
         return {port: each for port, each in feeds.items() if port in names}

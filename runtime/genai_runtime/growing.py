@@ -31,7 +31,7 @@ class GrowingDecoding(Decoding):
         self._feeds = self.known_to(self.first_session, feeds)
         self._take()
         self.feed_chunks()
-        self._feeds = {**feeds, **self._feeds}
+        self._feeds = self.known_to(self.session, {**feeds, **self._feeds})
         self._run = binding.run_with_values(self.session, spec.origin)
         self._positions, self.filled = self.first_positions(), self.first
         self._feeds.update(self.own(self.later))

@@ -100,6 +100,14 @@ def hub_folder(folder: Path, alone: bool, vision: Sketch | None = None, processo
     return folder
 
 
+def words_and_decoder(folder: Path) -> Path:
+    """The folder without its pictures: an embedding of token ids alone, and the decoder that takes its rows."""
+    hub_folder(folder, True)
+    (folder / "onnx" / "vision_encoder.onnx").unlink()
+    (folder / "preprocessor_config.json").unlink()
+    return folder
+
+
 def run(folder: Path, name: str, feeds: dict[str, Array]) -> list[Array]:
     session = onnxruntime.InferenceSession(folder / "onnx" / f"{name}.onnx", providers=["CPUExecutionProvider"])
     made: list[Array] = session.run(None, feeds)

@@ -185,6 +185,27 @@ def _source(net: Net, form: Form, later: bool, part: str, out: Mapping[str, str]
     return past
 
 
+def apart(form: Form, later: bool) -> ModelProto:
+    """One network of the merged decoder as a graph of its own; a later one gives its own caches alone."""
+    model = merged_decoder(form)
+    branches = {each.name: each.g for each in model.graph.node[0].attribute}
+    chosen = branches["then_branch" if form.later == later else "else_branch"]
+    read = {name for node in chosen.node for name in node.input}
+    ends = [
+        helper.make_node("Identity", [inner.name], [outer.name])
+        for inner, outer in zip(chosen.output, model.graph.output, strict=True)
+    ]
+    kept = [each for each in model.graph.output if not later or "source" not in each.name]
+    graph = helper.make_graph(
+        [*chosen.node, *ends],
+        "apart",
+        [each for each in model.graph.input if each.name in read],
+        kept,
+        [*model.graph.initializer, *chosen.initializer],
+    )
+    return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
+
+
 def encoder(form: Form) -> ModelProto:
     """Sound: samples float32 [b, n] and mask -> [b, n // 4, 8]; tokens: source ids [b, e] and mask -> [b, e, 8]."""
     weights: dict[str, Array] = {}

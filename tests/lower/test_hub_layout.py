@@ -1,10 +1,12 @@
-"""A folder as hubs hold models of pictures and text is declared as its refusal says, and runs with picture files.
+"""A folder as hubs hold models of pictures and text compiles where it has one reading, else its refusal declares it.
 
 Expected tokens come from a plain loop over the three graphs; Pillow and numpy make the pixels.
 """
 
 import io
 import json
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.cli import main as compile_main
 from genai_compiler.convert import convert_package
+from genai_compiler.driver import Options
 from genai_compiler.problem import Problem
 from genai_runtime.cli import main
 
@@ -30,10 +33,14 @@ from tests.lower.hub_layout import (
     behind_flag,
     by_hand,
     hub_folder,
+    look,
     seen,
+    words_and_decoder,
 )
+from tests.lower.plain_folders import renamed
 from tests.test_convert import same_plan
 from tools.fixtures.genai_v2 import HEARD
+from tools.fixtures.network import VOCABULARY
 from tools.fixtures.tokenizer import tokenizer
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is absent: no picture can be decoded")
@@ -59,9 +66,13 @@ def refused(folder: Path) -> Problem:
 
 
 def declared(folder: Path, alone: bool) -> dict[str, Any]:
-    """The folder with what its refusal says, word by word."""
-    told = refused(hub_folder(folder, alone))
+    """The folder with what its refusal says, word by word: with a second token there are two readings."""
+    hub_folder(folder, alone)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "image_token_index": SEEN + 1}))
+    told = refused(folder)
     assert told.code == "several-graphs"
+    assert f"config.json names {SEEN} and {SEEN + 1}" in told.what
+    (folder / "config.json").write_text(json.dumps(CONFIG))
     document: dict[str, Any] = json.loads(told.help.removeprefix(ADVICE))
     (folder / "genai_config.json").write_text(json.dumps(document))
     return document
@@ -74,13 +85,16 @@ def ids_of(text: str, pictures: int = 1) -> list[int]:
     return [one for each in ids for one in ([SEEN] * CELLS if each == SEEN else [each])]
 
 
+@pytest.mark.parametrize("undeclared", [True, False], ids=["as it is", "as the refusal says"])
 @FORMS
-def test_what_the_refusal_says_runs_with_a_picture(
-    alone: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_it_runs_with_a_picture(
+    alone: bool, undeclared: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, out = tmp_path / "p", tmp_path / "out"
-    document = declared(folder, alone)
-    assert document["tokens"] == {"image_token": SEEN}
+    if undeclared:
+        hub_folder(folder, alone)
+    else:
+        assert declared(folder, alone)["tokens"] == {"image_token": SEEN}
     assert compile_main([str(folder), "-o", str(out)]) == 0
     data, pixels = picture(20, 12)
     (tmp_path / "a.png").write_bytes(data)
@@ -160,15 +174,30 @@ def test_the_token_of_an_entry_has_to_be_said(tokens: dict[str, int], code: str,
     assert words in told.what
 
 
-@FORMS
-def test_without_a_token_in_the_configuration_the_refusal_says_where_it_goes(alone: bool, tmp_path: Path) -> None:
-    folder = hub_folder(tmp_path / "p", alone)
+def test_without_a_token_in_the_configuration_the_refusal_says_where_it_goes(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", True)
     (folder / "config.json").write_text(json.dumps({**CONFIG, "image_token_id": None}))
-    told = refused(folder).help
-    assert ("as image_token_id (or audio_token_id) in config.json" in told) == alone
-    assert told.startswith(ADVICE) != alone
+    assert "as image_token_id (or audio_token_id) in config.json" in refused(folder).help
+
+
+def test_the_token_may_go_by_its_older_name(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", True)
     (folder / "config.json").write_text(json.dumps({**CONFIG, "image_token_id": None, "image_token_index": SEEN}))
-    assert json.loads(refused(folder).help.removeprefix(ADVICE))["tokens"] == {"image_token": SEEN}
+    notes = compile_package(folder, out=tmp_path / "out").notes
+    told = f"it goes over the rows that onnx/embed_tokens.onnx gives of the token {SEEN} (image_token_index in config"
+    assert any(told in each for each in notes), notes
+
+
+def test_an_embedding_that_takes_features_needs_no_token(tmp_path: Path) -> None:
+    """The graph has the token itself; without one in the configuration no file makes places, but tensors run."""
+    folder = hub_folder(tmp_path / "p", False)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "image_token_id": None}))
+    compile_package(folder, out=tmp_path / "out")
+    prompt, pixels = ids_of(f"the{MARK}"), picture(8, 8)[1]
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        inputs = {"request.input_ids": [prompt], "request.max_iterations": [NEW], "pixel_values": pixels[None]}
+        made = model.run(inputs, stop_on_eos=False)["tokens"][0].tolist()
+    assert made == by_hand(folder, prompt, seen(folder, [pixels]), NEW, False)
 
 
 @FORMS
@@ -185,3 +214,145 @@ def test_a_decoder_behind_a_flag_is_refused_in_words(alone: bool, tmp_path: Path
     told = refused(folder)
     assert (told.code, told.path) == ("unsupported-package-class", "pipeline.sessions.decoder")
     assert "merged of two networks behind 'use_cache_branch'" in told.what
+
+
+# ---- one reading -----------------------------------------------------------------------------------------------------
+
+
+@FORMS
+def test_the_plan_is_that_of_what_declares_it(alone: bool, tmp_path: Path) -> None:
+    before = compile_package(hub_folder(tmp_path / "p", alone), out=tmp_path / "before")
+    declared(tmp_path / "q", alone)
+    shutil.copy(tmp_path / "q" / "genai_config.json", tmp_path / "p" / "genai_config.json")
+    same_plan(before, compile_package(tmp_path / "p", out=tmp_path / "after"))
+
+
+def test_what_was_understood_is_said(tmp_path: Path) -> None:
+    notes = "\n".join(compile_package(hub_folder(tmp_path / "p", False), out=tmp_path / "out").notes)
+    assert "read from the graph onnx/decoder_model_merged.onnx, which takes embeddings" in notes
+    assert "embedding: onnx/embed_tokens.onnx runs with every token; 'inputs_embeds' goes to 'inputs_embeds'" in notes
+    assert "media: onnx/vision_encoder.onnx runs where its medium is given; 'image_features' goes to" in notes
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        assert model.describe()["dialect"] == "plain folder"
+
+
+def test_an_embedding_and_its_decoder_are_enough(tmp_path: Path) -> None:
+    folder = words_and_decoder(tmp_path / "p")
+    compile_package(folder, out=tmp_path / "out")
+    greedy: dict[str, Any] = {"max_new_tokens": NEW, "temperature": 0.0, "stop_on_eos": False}
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        for prompt in ([1, 9, 14], [5], [3, 40, 41, 42]):
+            wanted = by_hand(folder, prompt, np.zeros((0, 1), np.float32), NEW, True)
+            assert model.generate(prompt, **greedy).tokens == wanted
+
+
+@FORMS
+def test_no_name_decides(alone: bool, tmp_path: Path) -> None:
+    """Ports called by numbers: the same tokens. What a port is called is then the caller's to know."""
+    folder = hub_folder(tmp_path / "p", alone)
+    pixels, prompt = picture(8, 8)[1], ids_of(f"the{MARK}hat")
+    wanted = by_hand(folder, prompt, seen(folder, [pixels]), NEW, alone)
+    for file in sorted((folder / "onnx").iterdir()):
+        onnx.save(renamed(onnx.load(file)), file)
+    compile_package(folder, out=tmp_path / "out")
+    asked = onnx.load(folder / "onnx" / "vision_encoder.onnx").graph.input[0].name
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        inputs = {"request.input_ids": [prompt], "request.max_iterations": [NEW], asked: pixels[None]}
+        assert model.run(inputs, stop_on_eos=False)["tokens"][0].tolist() == wanted
+
+
+def test_side_files_count_as_in_other_plain_folders(tmp_path: Path) -> None:
+    """The length is config.json's, defaults of a request and their faults are generation_config.json's."""
+    folder = hub_folder(tmp_path / "p", True)
+    said = {"do_sample": True, "temperature": 0.5, "top_k": 7}
+    (folder / "generation_config.json").write_text(json.dumps({**said, "num_beams": 4}, indent=1))
+    beams = refused(folder)
+    assert (beams.where.file, beams.where.line, beams.path) == ("generation_config.json", 5, "num_beams")
+    (folder / "generation_config.json").write_text(json.dumps({**said, "typical_p": 0.5}))
+    told = compile_package(folder, out=tmp_path / "out")
+    assert ("ignored-key", "typical_p") in {(each.code, each.path) for each in told.problems}
+    assert not any(each.where.file == "genai_config.json" for each in told.problems)
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        facts = model.describe()
+    assert facts["context_length"] == CONFIG["max_position_embeddings"]
+    made = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (made["generation"]["defaults"]["temperature"], made["generation"]["defaults"]["top_k"]) == (0.5, 7)
+
+
+def test_no_end_token_is_told_where_it_can_be_stated(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", True)
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in CONFIG.items() if k != "eos_token_id"}))
+    (folder / "tokenizer_config.json").unlink()
+    (told,) = [x for x in compile_package(folder, out=tmp_path / "out").problems if x.code == "no-end-token"]
+    assert (told.where.file, told.help) == ("config.json", "state eos_token_id in generation_config.json")
+
+
+# ---- variants and doubts ---------------------------------------------------------------------------------------------
+
+
+def test_of_variants_one_of_each_is_named(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", True)
+    for name in ("vision_encoder", "embed_tokens", "decoder_model_merged"):
+        shutil.copy(folder / "onnx" / f"{name}.onnx", folder / "onnx" / f"{name}_q4.onnx")
+    told = refused(folder)
+    assert told.code == "several-graphs"
+    assert "embedding of tokens: 2 variants, onnx/embed_tokens.onnx, onnx/embed_tokens_q4.onnx" in told.what
+    advised = shlex.split(told.help.removeprefix("choose one of each, for example "))
+    assert len(advised) == 6
+    assert compile_main([str(folder), "-o", str(tmp_path / "out"), *advised]) == 0
+    chosen = ("onnx/vision_encoder_q4.onnx", "onnx/embed_tokens.onnx", "onnx/decoder_model_merged_q4.onnx")
+    compile_package(folder, out=tmp_path / "other", options=Options(graph=chosen))
+    made = json.loads((tmp_path / "other" / "manifest.json").read_text())
+    assert {each["path"] for each in made["files"] if each["path"].endswith(".onnx")} == set(chosen)
+
+
+def test_variants_of_different_types_do_not_go_together(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", True)
+    half = onnx.load(folder / "onnx" / "vision_encoder.onnx")
+    half.graph.node.add(op_type="Cast", input=["image_features"], output=["half"]).attribute.add(
+        name="to", type=onnx.AttributeProto.INT, i=onnx.TensorProto.FLOAT16
+    )
+    half.graph.output[0].name = "half"
+    half.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    onnx.save(half, folder / "onnx" / "vision_encoder.onnx")
+    told = refused(folder)
+    assert told.code == "several-graphs"
+    assert "onnx/vision_encoder.onnx gives 'half', and no graph puts that among the embeddings" in told.help
+
+
+def test_two_graphs_for_pictures_are_two_readings(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", False)
+    look(flat=True).save(folder / "onnx" / "other.onnx")
+    told = refused(folder)
+    assert "could each be what 'embedding.image_features' takes" in told.what
+    assert told.help.startswith(ADVICE)
+
+
+@pytest.mark.parametrize("colours", [3, 4])
+def test_a_token_for_pictures_and_one_for_sounds(colours: int, tmp_path: Path) -> None:
+    """A graph that takes three colours makes pictures; of another one nothing tells which token is its own."""
+    folder = hub_folder(tmp_path / "p", True)
+    if colours != 3:
+        graph = onnx.load(folder / "onnx" / "vision_encoder.onnx")
+        (cut,) = [each for each in graph.graph.initializer if each.name == "cut"]
+        wide = np.concatenate([onnx.numpy_helper.to_array(cut)] * 2, axis=1)[:, :colours]
+        cut.CopyFrom(onnx.numpy_helper.from_array(wide, "cut"))
+        graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value = colours
+        onnx.save(graph, folder / "onnx" / "vision_encoder.onnx")
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "audio_token_id": HEARD}))
+    if colours == 3:
+        compile_package(folder, out=tmp_path / "out")
+        return
+    told = refused(folder)
+    assert "a token for pictures and one for sounds, and onnx/vision_encoder.onnx could make either" in told.what
+    assert told.help.startswith(ADVICE)
+
+
+def test_a_token_that_the_embedding_has_no_row_for(tmp_path: Path) -> None:
+    folder = hub_folder(tmp_path / "p", True)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "image_token_id": VOCABULARY, "vocab_size": None}))
+    told = refused(folder)
+    assert (
+        f"the token {VOCABULARY} stands for an entry, and onnx/embed_tokens.onnx has rows for {VOCABULARY}" in told.what
+    )
+    assert told.help.startswith(ADVICE)

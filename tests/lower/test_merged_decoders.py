@@ -22,6 +22,7 @@ from tests.lower.merged_decoders import (
     LAYERS,
     VOCABULARY,
     Form,
+    apart,
     encoder,
     merged_decoder,
     output_names,
@@ -194,36 +195,12 @@ def test_an_encoder_of_another_width_is_refused(tmp_path: Path) -> None:
     assert "'states' is float32 [b, source, 8]" in refused(folder)["unclaimed-input"].replace('"', "'")
 
 
-def apart(form: Form, later: bool) -> onnx.ModelProto:
-    """One network of the merged decoder as a graph of its own; a later one gives its own caches alone."""
-    model = merged_decoder(form)
-    branches = {each.name: each.g for each in model.graph.node[0].attribute}
-    chosen = branches["then_branch" if form.later == later else "else_branch"]
-    read = {name for node in chosen.node for name in node.input}
-    ends = [
-        onnx.helper.make_node("Identity", [inner.name], [outer.name])
-        for inner, outer in zip(chosen.output, model.graph.output, strict=True)
-    ]
-    kept = [each for each in model.graph.output if not later or "source" not in each.name]
-    graph = onnx.helper.make_graph(
-        [*chosen.node, *ends],
-        "apart",
-        [each for each in model.graph.input if each.name in read],
-        kept,
-        [*model.graph.initializer, *chosen.initializer],
-    )
-    return onnx.helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
-
-
-def test_networks_in_files_of_their_own_are_refused_with_what_is_missing(tmp_path: Path) -> None:
+def test_one_network_of_two_and_an_encoder_are_no_decoder(tmp_path: Path) -> None:
     """The older layout: neither graph is a decoder for both, and no choice of two of the three is taken for one."""
     form, names = Form("tokens"), ("encoder_model", "decoder_model", "decoder_with_past_model")
     files = [f"onnx/{each}.onnx" for each in names]
     graphs = dict(zip(files, (encoder(form), apart(form, False), apart(form, True)), strict=True))
     folder = plain_folder(tmp_path / "p", graphs, {**STATED, **START})
-    assert "holds 3 graphs" in refused(folder)["several-graphs"]
-    assert "decoder of a prompt alone: onnx/decoder_model.onnx" in refused(folder)["several-graphs"]
-    assert "take the decoder that is merged of both" in refused(folder)["several-graphs"]
     assert "0 keep caches" in refused(folder, tuple(files[:2]))["several-graphs"]
     told = refused(folder, (files[0], files[2]))["unclaimed-input"]
     assert "'past.1.source.value'" in told

@@ -3,7 +3,6 @@
 Graphs are told apart by their ports; names of files are read by nobody.
 """
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from genai_compiler.problem import Problem
 from onnx import TensorProto, helper
 
 from tests.lower.packages import Recipe, decoder
-from tests.lower.pipelines import VISION, Graphs, media_by_hand, named, tokens, vision
+from tests.lower.pipelines import Graphs, media_by_hand, named, tokens, vision
 from tests.lower.plain_folders import plain_folder, renamed
 from tests.lower.test_front_model import MARK, SIZE, model_of
 
@@ -50,16 +49,11 @@ def test_variants_are_told_from_different_graphs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nameless", [False, True], ids=["as exported", "names that say nothing"])
-def test_pictures_before_an_embedding_are_told_with_the_file_to_write(nameless: bool, tmp_path: Path) -> None:
-    """The help holds a whole genai_config.json: what it says compiles, and gives the tokens of the plain loop."""
+def test_pictures_before_an_embedding_are_one_reading(nameless: bool, tmp_path: Path) -> None:
+    """Told by ports alone; the tokens are those of the plain loop."""
     graphs: dict[str, Any] = dict(vision())
     graphs = {f"{at}.onnx": made for at, made in enumerate(graphs.values())} if nameless else graphs
-    folder = plain_folder(tmp_path / "p", graphs, STATED)
-    told = refused(folder)
-    assert "embedding of tokens: " in told.what
-    assert "graph without state: " in told.what
-    document = json.loads(told.help.removeprefix("declare them in a genai_config.json: "))
-    (folder / "genai_config.json").write_text(json.dumps({**document, "tokens": VISION["tokens"]}))
+    folder = plain_folder(tmp_path / "p", graphs, {**STATED, "image_token_id": MARK})
     images = np.random.default_rng(4).standard_normal((1, 2, 8)).astype(np.float32)
     prompt = [3, MARK, MARK, 5]
     made = tokens(folder, 6, **{"request.input_ids": [prompt], "application.pixel_values": images})

@@ -1,4 +1,6 @@
-"""Folders of an encoder and its decoder in which nothing is declared: exporters' packages without their metadata.
+"""Folders of several graphs in which nothing is declared: exporters' packages without their metadata.
+
+An encoder and its decoder; pictures before an embedding before a decoder.
 
 Tokens and logits are other runtimes' (INDEX.md of the data).
 """
@@ -14,20 +16,23 @@ from genai_compiler import compile_package
 from genai_compiler.convert import convert_package
 
 from tests.data import needs_data
-from tests.real_packages import ENCODED, PACKAGES, cases, reliable
+from tests.real_packages import ENCODED, MEDIA, PACKAGES, cases, reliable
 from tests.test_convert import same_plan
-from tests.test_real_stages import encoder_inputs, forced
+from tests.test_real_stages import encoder_inputs, forced, media_inputs
 
 pytestmark = needs_data
+LENGTH = 4096
+"""More than any of these graphs has rows of positions for: where one has fewer, that is said, and taken."""
 DECLARED = ("genai_config.json", "inference_metadata.yaml", "expected.json")
 
 
-def unsaid(name: str, folder: Path) -> Path:
-    """Both graphs where the exporter puts them, and what the checkpoint's own `config.json` says."""
+def unsaid(name: str, folder: Path, **more: int) -> Path:
+    """The graphs where the exporter puts them, and what the checkpoint's own `config.json` says, and more."""
     shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns(*DECLARED))
     stated = {"vocab_size": 320, "eos_token_id": 2, "max_position_embeddings": 64}
-    starts = {case["decoder_start"] for case in cases(name, "text")}
+    starts = {case["decoder_start"] for case in cases(name, "text") if "decoder_start" in case}
     stated |= {"decoder_start_token_id": starts.pop()} if starts else {}
+    stated |= more
     (folder / "config.json").write_text(json.dumps(stated))
     return folder
 
@@ -49,6 +54,29 @@ def test_tokens_and_logits_are_the_expected_ones(name: str, tmp_path: Path, monk
             assert np.abs(seen[0] - first).max() <= 1e-3 * np.abs(first).max()
             for logits, token in zip(seen, case["greedy"], strict=True):
                 assert logits[token] >= logits.max() - 1e-3 * np.abs(logits).max()
+
+
+def seen_unsaid(name: str, folder: Path) -> Path:
+    """Without a file that says half of how pictures are made: such a one is an error, and tensors go in without it."""
+    unsaid(name, folder, max_position_embeddings=LENGTH)
+    file = folder / "preprocessor_config.json"
+    if file.exists() and "resample" not in json.loads(file.read_text("utf-8")):
+        file.unlink()
+    return folder
+
+
+@pytest.mark.parametrize("name", MEDIA)
+def test_pictures_before_an_embedding(name: str, tmp_path: Path) -> None:
+    """Three graphs told apart by their ports; with an image's tensors and without."""
+    folder = seen_unsaid(name, tmp_path / name)
+    notes = compile_package(folder, out=tmp_path / "out").notes
+    assert any("read from the graph decoder/model.onnx, which takes embeddings" in each for each in notes)
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        assert model.describe()["dialect"] == "plain folder"
+        for case in cases(name, "text", "image"):
+            wanted = reliable(name, case)
+            result = model.run({**media_inputs(name, case), "request.max_iterations": [16]}, stop_on_eos=False)
+            assert result["tokens"][0].tolist()[: len(wanted)] == wanted
 
 
 @pytest.mark.parametrize("name", ENCODED)

@@ -102,9 +102,10 @@ def _biases(bias: Any, package: Package) -> Iterator[Found]:
         return
     ids = [each for each in (package.text.ids.count, package.sampled_ids or 0, _width(package)) if each]
     for token, delta in cast("Mapping[object, object]", bias).items():
-        known = isinstance(token, str) and token.isascii() and token.isdigit() and str(int(token[:19])) == token
+        known = token if isinstance(token, str) and token.isascii() and token.isdigit() else ""
+        known = known if known and str(int(known[:19])) == known else ""
         number = isinstance(delta, int | float) and not isinstance(delta, bool) and abs(delta) <= LARGEST
-        if not known or (ids and int(token) >= min(ids)):
+        if not known or (ids and int(known) >= min(ids)):
             what = f"logit_bias names {as_written(token)}, which is no token id"
             help = f"ids end at {min(ids) - 1}" if ids else "ids are whole numbers from 0 on"
             yield "bad-value", path, what, help, Severity.ERROR

@@ -4,10 +4,13 @@ The block names ports; everything else is the graph's. What the document says be
 what it says falsely is reported.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from onnx import ModelProto
 
 from genai_compiler.lower.bare_facts import document_doubts
 from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, Flag, FrontFacts
@@ -33,7 +36,7 @@ from genai_compiler.lower.own_tokens import looked_up
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.row_forms import one_token_a_run
 from genai_compiler.lower.stated import Fact, Stated
-from genai_compiler.lower.switched_state import switched_decoder
+from genai_compiler.lower.switched_state import SwitchedDecoder, switched_decoder
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.lower.window_caches import split_windows
 from genai_compiler.problem import CompileError, Problem, errors, ordered
@@ -47,7 +50,7 @@ from genai_compiler.read.one_token import takes_one_token
 from genai_compiler.read.places import DocPath, Places, format_path
 from genai_compiler.read.position_tables import table_rows
 from genai_compiler.read.session_options import SessionOptions
-from genai_compiler.read.signature import Port, load_graph, signature_of
+from genai_compiler.read.signature import Port, Signature, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 from genai_compiler.read.value_flow import Edges
 
@@ -104,12 +107,11 @@ class DecoderSource:
         prompt: the workflow input that it starts from. front: what its tokens go through first, at the port `tokens`.
         Raises CompileError with every problem.
         """
-        model = load_graph(self.root / self.artifact, self.root)
-        signature = signature_of(model, self.artifact, self.root)
-        counts = read_counts(model.graph)
+        model, signature, networks = self._opened()
+        every = [model] if networks is None or networks.flag is not None else [model, *self._beside()]
+        counts = sum((read_counts(each.graph) for each in every), Counter[str]())
         unread = frozenset(each.name for each in signature.inputs if not counts[each.name])
         streams = frozenset(taken.name for _, taken in front.streams) if front is not None else frozenset[str]()
-        networks = switched_decoder(model.graph, signature)
         flag, crossed = (networks.flag, networks.state.crossed) if networks is not None else (None, ())
 
         def told() -> PlainState:
@@ -131,7 +133,7 @@ class DecoderSource:
         states, windows = split_windows(merge_states(dense, merge), merge)
         over_encoder = merge_crossed(ports.crossed, merge)
         single = paged is None and decoder.token_ids is not None and rank_of(decoder.token_ids) == 1
-        one_token = single or (decoder.token_ids is not None and takes_one_token(model, decoder.token_ids))
+        one_token = single or (decoder.token_ids is not None and takes_one_token(every[-1], decoder.token_ids))
         fixed = merge_fixed_states(decoder, one_token, merge)
         aliasing = choose_aliasing(states, dense, merge)
         width, sampled = merge_vocabulary(decoder.logits, merge) if decoder.logits is not None else (None, None)
@@ -140,12 +142,13 @@ class DecoderSource:
         capacities += [each.capacity for each in static.states] if static is not None else []
         positions = decoder.position_ids.name if decoder.position_ids is not None else ""
         mask = decoder.attention_mask.name if decoder.attention_mask is not None else ""
-        table = table_rows(model, signature, positions, mask)
+        table = min((n for each in every if (n := table_rows(each, signature, positions, mask))), default=None)
         length = merge_length(capacities, table, merge, text.context_length)
         combined = merge_combined(decoder, merge)
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or decoder.combined or static)
-        problems = [*found, *merge.problems, *doubts, *check_graph(model, self.artifact, has_state, mask)]
-        problems += [self._two_networks(networks.flag)] if networks is not None and front is not None else []
+        problems = [*found, *merge.problems, *doubts]
+        problems += [fault for each in every for fault in check_graph(each, self.artifact, has_state, mask)]
+        problems += [self._two_networks(flag)] if flag is not None and front is not None else []
         root = self.places.find(()), ""
         problems += start_doubts(prompt, text.decoder_start, root, self.start_key)
         problems += document_doubts(self.document, self.io, self.path, signature, ports, self.places)
@@ -166,10 +169,10 @@ class DecoderSource:
             max_sequence_length=length,
             vocab_size=width,
             sampled_ids=sampled,
-            mask_use=mask_use(model, mask) if mask else "lengths",
-            last_token_only=last_token_only(model, decoder.logits.name),
+            mask_use="columns" if mask and any(mask_use(x, mask) == "columns" for x in every) else "lengths",
+            last_token_only=all(last_token_only(each, decoder.logits.name) for each in every),
             one_token=one_token,
-            length_switches=length_switches(model),
+            length_switches=tuple(each for one in every for each in length_switches(one)),
             static_cache=static,
             windows=windows,
             extras=ports.extras,
@@ -179,12 +182,22 @@ class DecoderSource:
             start=text.decoder_start if prompt != PROMPT else None,
             paged=with_pages(paged, length),
             combined=combined,
-            flag=Flag(networks.flag, networks.later) if networks is not None else None,
+            flag=Flag(flag, networks.later) if networks is not None and flag is not None else None,
             crossed=over_encoder,
             own_tokens=decoder.own_tokens,
             lengths=decoder.lengths,
         )
         return facts, text, ordered(problems)
+
+    def _opened(self) -> tuple[ModelProto, Signature, SwitchedDecoder | None]:
+        """The graph, its ports, and the two networks that it holds, if it does."""
+        model = load_graph(self.root / self.artifact, self.root)
+        signature = signature_of(model, self.artifact, self.root)
+        return model, signature, switched_decoder(model.graph, signature)
+
+    def _beside(self) -> tuple[ModelProto, ...]:
+        """The graph that runs with the prompt, where it is another one, with the same names of ports."""
+        return ()
 
     def _two_networks(self, flag: Port) -> Problem:
         what = f"{self.artifact} takes embeddings, and is merged of two networks behind {flag.name!r}: "

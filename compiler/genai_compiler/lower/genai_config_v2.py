@@ -54,7 +54,7 @@ from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving, expand
 from genai_compiler.read.pipeline_logits import bias_default, bias_faults
 from genai_compiler.read.pipeline_rules import STATE, check_form
-from genai_compiler.read.pipeline_text import read_pipeline
+from genai_compiler.read.pipeline_text import PipelineText, read_pipeline
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, Signature
@@ -83,6 +83,7 @@ class _Reading:
     edges: tuple[Edge, ...]
     options: SessionOptions
     hints: tuple[Hint, ...]
+    zeros: tuple[Port, ...] = ()
 
     @property
     def signature(self) -> Signature:
@@ -92,7 +93,11 @@ class _Reading:
 
 def lower_pipeline_config(root: Path) -> LoweredGraph:
     """Lower the version 2 package in the folder `root`. Raises CompileError with every problem, warnings included."""
-    text = read_pipeline(root)
+    return lower_pipeline_text(read_pipeline(root))
+
+
+def lower_pipeline_text(text: PipelineText, zeros: tuple[Port, ...] = ()) -> LoweredGraph:
+    """The same of a text that was read, or made. zeros: inputs of the decoder that are fed a constant 0."""
     resolving = Resolving(text)
     form = expand(resolving)
     check_form(form, resolving)
@@ -107,7 +112,7 @@ def lower_pipeline_config(root: Path) -> LoweredGraph:
         check_wires(form, cut, resolving)
         if cut is not None:
             return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, resolving)
-        return _lowered(_read(form, config, joined, resolving), resolving)
+        return _lowered(replace(_read(form, config, joined, resolving), zeros=zeros), resolving)
     except CompileError as error:
         raise CompileError([*text.problems, *resolving.problems, *error.problems]) from error
 
@@ -202,6 +207,7 @@ def _facts(
         stated=_stated(reading, resolving),
         texts=lambda width: text_facts(form.text, reading.config, width),
         layers=reading.ports.layers,
+        zeros=reading.zeros,
         combined=reading.ports.combined,
         start_key="tokens.decoder_start",
     )

@@ -1,41 +1,52 @@
-"""Three and more graphs of a folder that declares nothing: which of them make one decoder, told by their ports.
+"""Several graphs of a folder that declares nothing: which of them make one decoder, told by their ports.
 
 A decoder merged of two networks stands for the files that hold each of them alone. Graphs with the same ports are
 variants of one network: which of those is meant nobody can tell.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
-from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.matching import listed, rank_of
-from genai_compiler.lower.pipeline_places import as_wide
+from genai_compiler.lower.plain_candidate import Candidate, alike, flat_integers
 from genai_compiler.lower.plain_front import per_token
-from genai_compiler.lower.plain_ports import PlainPorts
+from genai_compiler.lower.plain_pair import Alone, Pair, is_prompts_alone, pair_of
+from genai_compiler.lower.plain_pipeline import Reading, reading_of
 from genai_compiler.problem import CompileError, Place, Problem
-from genai_compiler.read.signature import Port, Signature
 
 MOST = 32
 """Graphs that are looked into."""
 _SHOWN = 12
-_INTEGERS = ("int64", "int32")
 DECODER, FIRST, EMBEDDING, OTHER = "decoder", "decoder of a prompt alone", "embedding of tokens", "graph without state"
 
-_TWO_FILES = (
-    "take the decoder that is merged of both in place of the two: one of prompts and one of later tokens in files of "
-    "their own are not compiled"
-)
 _TWO_NETWORKS = (
     "is merged of two networks behind a flag, and takes embeddings, which is not compiled yet: export one network that "
     "takes caches of any length, also empty ones"
 )
+_TWO_FILES = (
+    "take the decoder that is merged of both in the place of the two, or export one that takes caches of any length, "
+    "also empty ones"
+)
 _ONE_BY_ONE = (
-    "choose one with --graph FILE, an encoder and its decoder with --graph twice, or declare the stages in an "
+    "choose one with --graph FILE, graphs that belong together with --graph for each, or declare the stages in an "
     "inference_metadata.yaml beside the graph"
 )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the folder is: one decoder, or an encoder and the decoder, by file; or what the other fields say.
+
+    notes: on graphs that are left aside. document: how graphs around a decoder of embeddings are joined, as version 2
+    of genai_config.json would state it. pair: the graph of prompts and the one of later tokens.
+    """
+
+    graphs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    pair: Pair | None = None
 
 
 def graph_option(name: str) -> str:
@@ -43,63 +54,97 @@ def graph_option(name: str) -> str:
     return f"--graph {quote(f'./{name}' if name.startswith('-') else name)}"
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A graph of the folder, and the ports of a decoder as far as it has them."""
+def chosen_of(folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any] | None = None) -> Choice:
+    """What several graphs are. config: what the model's `config.json` states.
 
-    artifact: str
-    signature: Signature
-    ports: PlainPorts
-
-    @property
-    def form(self) -> tuple[frozenset[tuple[str, int | None]], frozenset[tuple[str, int | None]]]:
-        """Names and ranks of its ports: types differ from one variant to another."""
-        inputs, outputs = self.signature.inputs, self.signature.outputs
-        return frozenset((x.name, rank_of(x)) for x in inputs), frozenset((x.name, rank_of(x)) for x in outputs)
-
-    @property
-    def merged(self) -> bool:
-        """Whether it holds two networks behind a flag."""
-        return self.ports.keeps and any(x.dtype == "bool" and x.shape in ((), (1,)) for x in self.signature.inputs)
-
-    def is_network_of(self, other: "Candidate") -> bool:
-        """Whether the other one has all its ports: it is one of the two networks there."""
-        (mine, made), (inputs, outputs) = self.form, other.form
-        decodes = self.ports.keeps or "logits_output" in self.ports.io
-        return other.merged and not self.merged and decodes and mine < inputs and made <= outputs
-
-
-def chosen_of(
-    folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any] | None = None
-) -> tuple[list[str], tuple[str, ...]]:
-    """(the one graph, or the encoder and the decoder, that the folder is; notes on those that are left aside).
-
-    config: what the model's `config.json` states. Raises CompileError `several-graphs`, which says what each graph is.
+    Raises CompileError `several-graphs`, which says what each graph is.
     """
-    aside = [each for each in candidates if any(each.is_network_of(other) for other in candidates)]
-    groups: dict[object, list[Candidate]] = {}
-    for each in candidates:
-        if each not in aside:
-            groups.setdefault(each.form, []).append(each)
-    alone = [group[0] for group in groups.values() if len(group) == 1]
-    if len(alone) == len(groups) and len(alone) < 3 and any(each.ports.keeps for each in alone):
-        named = listed(each.artifact for each in aside)
-        return [each.artifact for each in alone], (f"left aside: {named}, which the merged decoder holds",)
-    raise CompileError([_refused(folder, candidates, aside, list(groups.values()), config or {})])
+    sorting = _Sorting.of(candidates, config or {})
+    if (joined := sorting.joined()) is not None:
+        return joined
+    if sorting.reading is None and len(sorting.alone) < 3 and any(each.ports.keeps for each in sorting.alone):
+        return Choice(tuple(each.artifact for each in sorting.alone), sorting.notes)
+    raise CompileError([sorting.refused(folder)])
 
 
-def _refused(
-    folder: str,
-    candidates: Sequence[Candidate],
-    aside: Sequence[Candidate],
-    groups: list[list[Candidate]],
-    config: Mapping[str, Any],
-) -> Problem:
-    roles = [(_role(group[0], candidates), group) for group in groups]
-    told = [f"{role}: {_files(group)}" for role, group in roles]
-    told += [f"in the merged decoder, too: {_files(aside)}"] if aside else []
-    what = f"the folder holds {len(candidates)} graphs and declares none of them; {'; '.join(told)}"
-    return Problem("several-graphs", Place(folder), "", what, _way_out(roles, config))
+def joined_of(folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any]) -> Choice | None:
+    """Two graphs of which neither decodes by itself; None for an encoder and its decoder, and for other two.
+
+    Raises CompileError `several-graphs` where one makes what the other takes of tokens, and more than that is open; and
+    where both are graphs of prompts and of later tokens, and not of one decoder.
+    """
+    sorting = _Sorting.of(candidates, config)
+    joined = sorting.joined()
+    if joined is None and (sorting.reading is not None or isinstance(sorting.paired, str)):
+        raise CompileError([sorting.refused(folder)])
+    return joined
+
+
+@dataclass(frozen=True)
+class _Sorting:
+    """Graphs by their parts. roles: the graphs of one form with the part they play; aside: networks of a merged one.
+
+    paired: a decoder in two files, or why it is none; reading: how graphs around a decoder of embeddings are joined.
+    """
+
+    candidates: Sequence[Candidate]
+    roles: Sequence[tuple[str, list[Candidate]]]
+    aside: Sequence[Candidate]
+    alone: tuple[Candidate, ...]
+    paired: Pair | Alone | str | None
+    reading: Reading | None
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate], config: Mapping[str, Any]) -> "_Sorting":
+        aside = [each for each in candidates if any(each.is_network_of(other) for other in candidates)]
+        groups: dict[object, list[Candidate]] = {}
+        for each in candidates:
+            if each not in aside:
+                groups.setdefault(each.form, []).append(each)
+        roles = [(_role(group[0], candidates), group) for group in groups.values()]
+        single = tuple(group[0] for _, group in roles if len(group) == 1)
+        alone = single if len(single) == len(roles) else ()
+        return cls(candidates, roles, aside, alone, pair_of(alone), _reading(roles, config))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said of graphs that are left aside."""
+        names = listed(each.artifact for each in self.aside)
+        return (f"left aside: {names}, which the merged decoder holds",) if self.aside else ()
+
+    def joined(self) -> Choice | None:
+        """A decoder in two files, or graphs around a decoder of embeddings, where that is the only reading."""
+        if isinstance(self.paired, Alone | Pair):
+            graphs = tuple(each.artifact for each in self.paired.graphs)
+            pair = self.paired if isinstance(self.paired, Pair) else None
+            return Choice(graphs, (*self.notes, *self.paired.notes), pair=pair)
+        if self.alone and self.reading is not None and self.reading.document and not self.reading.doubt:
+            return Choice(tuple(each.artifact for each in self.alone), self.notes, self.reading.document)
+        return None
+
+    def refused(self, folder: str) -> Problem:
+        """What each graph is, and the way out."""
+        told = [f"{role}: {_files(group)}" for role, group in self.roles]
+        told += [f"in the merged decoder, too: {_files(self.aside)}"] if self.aside else []
+        told += [self.reading.doubt] if self.alone and self.reading is not None and self.reading.doubt else []
+        told += [self.paired] if isinstance(self.paired, str) else []
+        what = f"the folder holds {len(self.candidates)} graphs and declares none of them; {'; '.join(told)}"
+        return Problem("several-graphs", Place(folder), "", what, _way_out(self.roles, self.reading, self.paired))
+
+
+def _reading(roles: Sequence[tuple[str, list[Candidate]]], config: Mapping[str, Any]) -> Reading | None:
+    """How the graphs go together where one makes what the only decoder takes of tokens; None for other graphs."""
+    kinds = [role for role, _ in roles]
+    first = {role: group[0] for role, group in reversed(roles)}
+    if EMBEDDING not in kinds or DECODER not in kinds or first[DECODER].merged:
+        return None
+    if len(roles) == 2 and "token_input" in first[DECODER].ports.io:
+        return None  # it takes tokens as well: the two are joined one by one
+    others = [group[0] for role, group in roles if role == OTHER]
+    reading = reading_of(first[EMBEDDING], first[DECODER], others, config)
+    if len(kinds) > 2 + len(others):
+        return Reading(reading.document, "several graphs have one part", reading.help)
+    return reading
 
 
 def _files(group: Sequence[Candidate]) -> str:
@@ -111,108 +156,31 @@ def _role(graph: Candidate, all_graphs: Sequence[Candidate]) -> str:
     keeping = [each for each in all_graphs if each.ports.keeps]
     if graph.ports.keeps:
         return DECODER
-    made = {each.name for each in graph.signature.outputs}
-    states = [set(each.ports.io.get("kv_outputs", ())) for each in keeping]
-    if any(each and each <= made for each in states):
+    if keeping and is_prompts_alone(graph):
         return FIRST
     return EMBEDDING if any(_embeds(graph, each) for each in keeping) else OTHER
 
 
 def _embeds(graph: Candidate, decoder: Candidate) -> bool:
     """Whether it makes, of token ids, what a decoder takes in the place of these, or beside these for each."""
-    if not _tokens(graph.signature):
+    if not flat_integers(graph.signature):
         return False
     taken = [each for each in decoder.signature.inputs if "float" in each.dtype and rank_of(each) == 3]
     taken = list(per_token(decoder.ports, decoder.signature)) if "token_input" in decoder.ports.io else taken
-    return any(_alike(made, port) for made in graph.signature.outputs for port in taken)
+    return any(alike(made, port) for made in graph.signature.outputs for port in taken)
 
 
-def _tokens(signature: Signature) -> list[Port]:
-    return [each for each in signature.inputs if each.dtype in _INTEGERS and rank_of(each) == 2]
-
-
-def _alike(made: Port, port: Port) -> bool:
-    one, other = (made.shape or (None,))[-1], (port.shape or (None,))[-1]
-    return made.dtype == port.dtype and rank_of(made) == rank_of(port) and one == other
-
-
-def _way_out(roles: Sequence[tuple[str, list[Candidate]]], config: Mapping[str, Any]) -> str:
+def _way_out(
+    roles: Sequence[tuple[str, list[Candidate]]], reading: Reading | None, paired: Pair | Alone | str | None
+) -> str:
     kinds = [role for role, _ in roles]
     first = {role: group[0] for role, group in reversed(roles)}
+    whole = {EMBEDDING, DECODER} <= {*kinds} or FIRST in kinds or (len(roles) < 3 and DECODER in kinds)
     if EMBEDDING in kinds and DECODER in kinds and first[DECODER].merged:
         return f"{first[DECODER].artifact} {_TWO_NETWORKS}"
-    if EMBEDDING in kinds and DECODER in kinds:
-        return _of_embeddings(first[EMBEDDING], first[DECODER], [g[0] for role, g in roles if role == OTHER], config)
-    if FIRST in kinds:
-        return _TWO_FILES
-    if len(roles) < 3 and DECODER in kinds:
+    if whole and any(len(group) > 1 for _, group in roles):
         files = " ".join(graph_option(group[0].artifact) for _, group in roles)
-        each = "one" if len(roles) == 1 else "one of each"
-        return f"choose {each}, for example {files}"
-    return _ONE_BY_ONE
-
-
-def _of_embeddings(
-    embedding: Candidate, decoder: Candidate, others: Sequence[Candidate], config: Mapping[str, Any]
-) -> str:
-    """What a decoder behind an embedding needs to be declared.
-
-    An embedding of token ids alone leaves one graph's features to go over its rows, where a token stands for an entry.
-    """
-    sessions = {"embedding": embedding, "decoder": decoder}
-    wires = list(_wires("embedding", embedding, "decoder", decoder))
-    tokens: dict[str, int] = {}
-    alone = len(embedding.signature.inputs) == 1
-    for at, other in enumerate(others):
-        joined, token = list(_wires(f"media{at or ''}", other, "embedding", embedding)), _entry_token(other, config)
-        placed = alone and len(others) == 1 and _over_rows(other, embedding)
-        if not joined and not (placed and token):
-            return _not_joined(other, alone, placed)
-        tokens |= token
-        sessions = {f"media{at or ''}": other, **sessions}
-        wires = [*joined, *wires]
-    pipeline = {
-        "sessions": {name: {"file": each.artifact} for name, each in sessions.items()},
-        "flow": [{"run": name, "when": "step" if each is decoder else "init"} for name, each in sessions.items()],
-        "dataflow": [{"from": one, "to": other} for one, other in wires],
-    }
-    document = {"version": 2, "pipeline": pipeline, **({"tokens": tokens} if tokens else {})}
-    return f"declare them in a genai_config.json: {json.dumps(document)}"
-
-
-def _not_joined(other: Candidate, alone: bool, placed: bool) -> str:
-    """The way out where nothing tells where a graph's results go."""
-    names = listed(each.name for each in other.signature.outputs)
-    gives = f"{other.artifact} gives {names}, and no graph puts that among the embeddings"
-    way = "join it by hand" if not alone else "export an embedding that takes it beside the token ids"
-    if placed:
-        way = "name the token that stands for an entry of it as image_token_id (or audio_token_id) in config.json, or "
-        way += "export an embedding that takes it beside the token ids"
-    return f"{gives}: {way}, and declare the stages (pipeline.workflow, or genai_config.json version 2)"
-
-
-def _over_rows(other: Candidate, embedding: Candidate) -> bool:
-    """Whether one of its results is as wide as the rows that an embedding makes, and nothing else of it is."""
-    rows = [each for each in embedding.signature.outputs if "float" in each.dtype and rank_of(each) == 3]
-    return len(rows) == 1 and sum(as_wide(each, rows[0]) is not None for each in other.signature.outputs) == 1
-
-
-def _entry_token(other: Candidate, config: Mapping[str, Any]) -> dict[str, int]:
-    """The id that stands for an entry of what a graph makes, as version 2 states it; {} where nobody says it."""
-    pixels = any("float" in each.dtype and rank_of(each) in (4, 5) for each in other.signature.inputs)
-    for kind in ("image", "audio") if pixels else ("audio", "image"):
-        found = [config.get(f"{kind}_token_{word}") for word in ("id", "index")]
-        token = next((each for each in found if type(each) is int and each >= 0), None)
-        if token is not None:
-            return {f"{kind}_token": token}
-    return {}
-
-
-def _wires(source: str, one: Candidate, target: str, other: Candidate) -> Iterator[tuple[str, str]]:
-    """What one gives that goes into exactly one float input of the other, as it is or with two axes as one."""
-    for port in (each for each in other.signature.inputs if "float" in each.dtype and rank_of(each) in (2, 3)):
-        edges = [Edge(source, each, target, port) for each in one.signature.outputs]
-        made = [each.output for each in edges if _alike(each.output, port) or each.merges]
-        made = [each for each in made if len(made) == 1 or each.name == port.name]
-        if len(made) == 1:
-            yield f"{source}.{made[0].name}", f"{target}.{port.name}"
+        return f"choose {'one' if len(roles) == 1 else 'one of each'}, for example {files}"
+    if isinstance(paired, str):
+        return _TWO_FILES
+    return _ONE_BY_ONE if reading is None else reading.help

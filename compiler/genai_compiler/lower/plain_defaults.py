@@ -41,20 +41,27 @@ def plain_defaults(
     stated: Mapping[str, Any], places: Places, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """(generation defaults, problems at the file's own keys). limit: the context length; vocabulary: ids there are."""
-    search = {key: stated[key] for key in _SAME if stated.get(key) is not None}
+    search = search_of(stated)
     text = json.dumps({"model": {}, "search": search}).encode()
     config, read = genai_config_of(parse_config(text, FILE))
     defaults, found = search_defaults(config, limit, vocabulary)
-    problems = [_placed(each, places) for each in (*read, *found) if each.path.startswith("search.")]
-    return defaults, (*problems, *_without_effect(stated, places))
+    problems = [placed(each, places) for each in (*read, *found) if each.path.startswith("search.")]
+    return defaults, (*problems, *without_effect(stated, places))
 
 
-def _placed(problem: Problem, places: Places) -> Problem:
+def search_of(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says in words that `search` has as well."""
+    return {key: stated[key] for key in _SAME if stated.get(key) is not None}
+
+
+def placed(problem: Problem, places: Places) -> Problem:
+    """A problem of `search` at the file's own key."""
     key = problem.path.removeprefix("search.")
     return replace(problem, where=places.find((key,)), path=key)
 
 
-def _without_effect(stated: Mapping[str, Any], places: Places) -> list[Problem]:
+def without_effect(stated: Mapping[str, Any], places: Places) -> list[Problem]:
+    """Warnings for what has no counterpart."""
     known = {*_SAME, *_OF_TOKENS, *_OF_BEAMS, *_NO_WORDS}
     return [
         Problem(

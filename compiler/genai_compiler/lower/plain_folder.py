@@ -1,7 +1,7 @@
 """A folder in which nothing is declared -> the one Workflow: graphs, a model's `config.json`, a tokenizer.
 
-Which port plays which part is read from the graph; numbers that it leaves open come from `config.json`. Two graphs may
-be an encoder and its decoder; more are several readings: the caller names one, or one of each.
+Which port plays which part is read from the graph; numbers that it leaves open come from `config.json`. Several graphs
+are compiled where they leave one reading; else the caller names one, or one of each.
 """
 
 import json
@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from onnx import ModelProto
-
 from genai_compiler.lower.bare_decoder import bare_text_facts
 from genai_compiler.lower.composite import OUTPUT_START, with_rows
 from genai_compiler.lower.decoder_facts import PROMPT
@@ -19,13 +17,17 @@ from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.front_model import FrontModel
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.matching import spell_port
-from genai_compiler.lower.plain_choice import MOST, Candidate, chosen_of, graph_option
+from genai_compiler.lower.plain_candidate import Candidate
+from genai_compiler.lower.plain_choice import MOST, Choice, chosen_of, graph_option, joined_of
 from genai_compiler.lower.plain_defaults import FILE as GENERATION
 from genai_compiler.lower.plain_defaults import plain_defaults
 from genai_compiler.lower.plain_encoder import DECODER, PlainEncoder, plain_encoder
 from genai_compiler.lower.plain_front import per_token, plain_front
+from genai_compiler.lower.plain_joined import SideFiles, lower_joined
 from genai_compiler.lower.plain_numbers import PlainSource, StatedNumbers
+from genai_compiler.lower.plain_pair import Pair
 from genai_compiler.lower.plain_ports import PlainPorts, plain_ports
+from genai_compiler.lower.plain_two_files import told_pair, two_graphs
 from genai_compiler.lower.single_front import only_files
 from genai_compiler.lower.single_pass import OF_GENERATION, note, single_pass
 from genai_compiler.lower.stages import with_stages
@@ -37,7 +39,7 @@ from genai_compiler.read.files import read_document
 from genai_compiler.read.places import DocPath, Places
 from genai_compiler.read.sentence_modules import read_sentence_modules
 from genai_compiler.read.session_options import SessionOptions
-from genai_compiler.read.signature import Signature, load_graph, signature_of
+from genai_compiler.read.signature import load_graph, signature_of
 
 CONFIG = "config.json"
 DECLARE = "an inference_metadata.yaml beside the graph"
@@ -64,72 +66,108 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     """
     config, places = _side_file(root, CONFIG)
     stated = StatedNumbers.of(config)
-    parts, aside = _parts(root, graphs, stated, config)
-    decoder, encoder = parts[0] if len(parts) == 1 else _decoder_of(root, parts, graphs), None
-    front: FrontModel | None = None
-    ports = decoder.ports
+    parts, choice = _parts(root, graphs, stated, config)
+    if choice.document:
+        joined = lower_joined(root, parts, choice.document, stated, SideFiles(config, places, *_generation(root)))
+        return replace(joined, notes=(*joined.notes, *choice.notes))
+    if choice.pair is not None:
+        return _lower_decoder(root, _two_files(choice.pair, stated), choice, stated, places)
+    decoder = parts[0] if len(parts) == 1 else _decoder_of(root, parts, graphs)
     if len(parts) == 1 and _is_single_pass(decoder, config):
         return _lower_single(root, decoder, stated, places)
+    return _lower_decoder(root, _beside(decoder, parts, stated), choice, stated, places)
+
+
+@dataclass(frozen=True)
+class _Decoder:
+    """The decoder's graph, and what runs beside it. pair: the two graphs that it is, of which `graph` is the second."""
+
+    graph: Candidate
+    ports: PlainPorts
+    encoder: PlainEncoder | None = None
+    front: FrontModel | None = None
+    pair: Pair | None = None
+
+
+def _beside(decoder: Candidate, parts: Sequence[Candidate], stated: StatedNumbers) -> _Decoder:
+    """A decoder of one graph with the one beside it; faults go to its ports."""
+    ports, vocabulary = decoder.ports, stated.numbers.get("vocab_size")
     if len(parts) > 1 and not ports.faults:
         other = next(each for each in parts if each is not decoder)
-        graph = other.artifact, other.model.graph, other.signature
-        vocabulary, embedded = stated.numbers.get("vocab_size"), per_token(ports, decoder.signature)
+        graph, embedded = (other.artifact, other.model.graph, other.signature), per_token(ports, decoder.signature)
         if embedded and len(embedded) == len(ports.loose) and not ports.over_source:
             front, faults = plain_front(*graph, embedded, vocabulary)
             ports.faults += faults
-        else:
-            encoder = plain_encoder(*graph, ports, vocabulary)
-            ports.faults += encoder.faults
+            return _Decoder(decoder, ports, front=front)
+        encoder = plain_encoder(*graph, ports, vocabulary)
+        ports.faults += encoder.faults
+        if not encoder.edges and not ports.faults:
+            what = f"{other.artifact} gives nothing that {decoder.artifact} takes"
+            help = f"choose the decoder alone with {graph_option(decoder.artifact)}"
+            ports.faults.append(("several-graphs", "", what, help))
+        return _Decoder(decoder, ports, encoder)
+    if not ports.faults:
+        ports.faults += _unfed(ports)
+    return _Decoder(decoder, ports)
+
+
+def _two_files(pair: Pair, stated: StatedNumbers) -> _Decoder:
+    """A decoder of two graphs, and the encoder beside them."""
+    vocabulary = stated.numbers.get("vocab_size")
+    ports, encoder = pair.ports(vocabulary), None
+    if not ports.faults and pair.encoder is not None:
+        other = pair.encoder
+        encoder = plain_encoder(other.artifact, other.model.graph, other.signature, ports, vocabulary)
+        ports.faults += encoder.faults
     elif not ports.faults:
         ports.faults += _unfed(ports)
+    return _Decoder(pair.later, ports, encoder, pair=pair)
+
+
+def _lower_decoder(
+    root: Path, decoder: _Decoder, choice: Choice, stated: StatedNumbers, places: Places
+) -> LoweredGraph:
+    artifact, ports, encoder, front = decoder.graph.artifact, decoder.ports, decoder.encoder, decoder.front
     if ports.faults:
-        raise CompileError(_told(ports, decoder.artifact))
+        raise CompileError(_told(ports, artifact))
     block = BareDocument(), ports.block(), _IO, places
-    source = PlainSource(root, decoder.artifact, *block, zeros=ports.zeros, numbers=stated)
+    source = PlainSource(root, artifact, *block, zeros=ports.zeros, numbers=stated, pair=decoder.pair)
     try:
         fed, to_encoder = (encoder.fed, encoder.takes_tokens) if encoder is not None else ({}, False)
         taken = (front.facts, front.tokens) if front is not None else (None, None)
         facts, text, problems = source.facts(fed, OUTPUT_START if to_encoder else PROMPT, *taken)
     except CompileError as refused:
-        raise CompileError([_at_the_graph(each, decoder.artifact) for each in refused.problems]) from refused
-    generation, spots = _side_file(root, GENERATION)
-    defaults, found = plain_defaults(generation, spots, facts.max_sequence_length, facts.sampled_ids)
-    problems = ordered((*(_at_the_graph(each, decoder.artifact) for each in problems), *found))
+        raise CompileError([_at_the_graph(each, artifact) for each in refused.problems]) from refused
+    defaults, found = plain_defaults(*_generation(root), facts.max_sequence_length, facts.sampled_ids)
+    problems = ordered((*(_at_the_graph(each, artifact) for each in problems), *found))
     if errors(problems):
         raise CompileError(problems)
     facts = replace(facts, start=text.decoder_start) if encoder is not None else facts
     document = decoder_document(facts, text.eos, defaults)
     if encoder is not None:
         document = with_stages(document, with_rows((encoder.stage,), encoder.edges, DECODER, facts))
+    document = document if decoder.pair is None else two_graphs(document, decoder.pair)
     lowered = source.lowered(facts, document, text, problems)
-    notes = (*_notes(decoder, encoder, front), *aside, *lowered.notes[1:])
-    return replace(lowered, notes=notes)
+    return replace(lowered, notes=(*_notes(decoder), *choice.notes, *lowered.notes[1:]))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One graph of the folder, with the ports of a decoder as far as it has them."""
-
-    artifact: str
-    model: ModelProto
-    signature: Signature
-    ports: PlainPorts
-
-
-def _part(root: Path, artifact: str, stated: StatedNumbers) -> _Part:
+def _part(root: Path, artifact: str, stated: StatedNumbers) -> Candidate:
     model = load_graph(root / artifact, root)
     signature = signature_of(model, artifact, root)
-    return _Part(artifact, model, signature, plain_ports(model.graph, signature, stated.numbers.get("vocab_size")))
+    return Candidate(artifact, model, signature, plain_ports(model.graph, signature, stated.numbers.get("vocab_size")))
 
 
 def _parts(
     root: Path, graphs: Sequence[str], stated: StatedNumbers, config: Mapping[str, Any]
-) -> tuple[list[_Part], tuple[str, ...]]:
-    """The graphs that the folder is, one or two; notes on others. Raises CompileError `several-graphs`."""
-    found = plain_graphs(root)
-    if graphs or not 2 < len(found) <= MOST:
-        return [_part(root, each, stated) for each in chosen_graphs(root, graphs)], ()
-    parts, damaged = dict[str, _Part](), list[str]()
+) -> tuple[list[Candidate], Choice]:
+    """The graphs that the folder is, and what they are together. Raises CompileError `several-graphs`."""
+    found, folder = chosen_graphs(root, graphs), root.resolve().name
+    if len(found) < 3:
+        few = [_part(root, each, stated) for each in found]
+        joined = joined_of(folder, few, config) if len(few) == 2 else None
+        choice = joined or Choice(tuple(found))
+        return [each for each in few if each.artifact in choice.graphs], choice
+    parts, damaged = dict[str, Candidate](), list[str]()
     for each in found:
         try:
             parts[each] = _part(root, each, stated)
@@ -137,15 +175,14 @@ def _parts(
             damaged.append(each)
     if damaged:
         raise _several(root, found, damaged)
-    told = [Candidate(each.artifact, each.signature, each.ports) for each in parts.values()]
-    chosen, notes = chosen_of(root.resolve().name, told, config)
-    return [parts[each] for each in chosen], notes
+    choice = chosen_of(folder, list(parts.values()), config)
+    return [parts[each] for each in choice.graphs], choice
 
 
 _LACKS = frozenset({"no-logits", "no-embedding-stage"})
 
 
-def _is_single_pass(part: _Part, config: Mapping[str, Any]) -> bool:
+def _is_single_pass(part: Candidate, config: Mapping[str, Any]) -> bool:
     """Whether a graph keeps nothing and gives no logits over its own ids, and nobody says that it is a decoder."""
     classes = config.get("architectures")
     of_text = any(str(each).endswith("ForCausalLM") for each in classes) if isinstance(classes, list) else False
@@ -159,7 +196,7 @@ def _is_single_pass(part: _Part, config: Mapping[str, Any]) -> bool:
     )
 
 
-def _lower_single(root: Path, part: _Part, stated: StatedNumbers, places: Places) -> LoweredGraph:
+def _lower_single(root: Path, part: Candidate, stated: StatedNumbers, places: Places) -> LoweredGraph:
     """An encoder alone: one call. Raises CompileError for a graph that can't run."""
     text, doubts = bare_text_facts(root, None, places)
     pooling, unclear = read_sentence_modules(root)
@@ -181,7 +218,7 @@ def _lower_single(root: Path, part: _Part, stated: StatedNumbers, places: Places
     )
 
 
-def _decoder_of(root: Path, parts: Sequence[_Part], named: Sequence[str]) -> _Part:
+def _decoder_of(root: Path, parts: Sequence[Candidate], named: Sequence[str]) -> Candidate:
     """Of two graphs the one that keeps state. Raises CompileError `several-graphs`."""
     keeping = [each for each in parts if each.ports.keeps]
     if len(keeping) == 1 and len(parts) == 2:
@@ -208,7 +245,7 @@ def _unfed(ports: PlainPorts) -> list[tuple[str, str, str, str]]:
 
 
 def chosen_graphs(root: Path, graphs: Sequence[str]) -> list[str]:
-    """The graphs that the caller named, or the folder's only one, or its only two.
+    """The graphs that the caller named, or all of the folder.
 
     Raises CompileError: several-graphs, and what is wrong with a name.
     """
@@ -220,11 +257,10 @@ def chosen_graphs(root: Path, graphs: Sequence[str]) -> list[str]:
         except ArtifactFault as fault:
             help = f"the folder's graphs are {', '.join(found[:12])}"
             raise CompileError([replace(fault.problem(Place(root.resolve().name), ""), help=help)]) from fault
-    if named and len(set(named)) < 3:
-        return sorted(set(named))
-    if not named and len(found) < 3:
-        return list(found)
-    raise _several(root, found)
+    chosen = sorted(set(named)) if named else list(found)
+    if len(chosen) > MOST:
+        raise _several(root, found)
+    return chosen
 
 
 def _several(root: Path, found: Sequence[str], damaged: Sequence[str] = ()) -> CompileError:
@@ -234,8 +270,8 @@ def _several(root: Path, found: Sequence[str], damaged: Sequence[str] = ()) -> C
     sound = next((each for each in found if each not in damaged), None)
     help = "export them again"
     if sound is not None:
-        help = f"choose one with --graph FILE (for example {graph_option(sound)}), an encoder and its decoder with "
-        help += f"--graph twice, or declare the stages in {DECLARE}"
+        help = f"choose one with --graph FILE (for example {graph_option(sound)}), graphs that belong together with "
+        help += f"--graph for each, or declare the stages in {DECLARE}"
     return CompileError([Problem("several-graphs", Place(root.resolve().name), "", what, help)])
 
 
@@ -244,6 +280,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 # ---- files beside the graphs -----------------------------------------------------------------------------------------
+
+
+def _generation(root: Path) -> tuple[Mapping[str, Any], Places]:
+    return _side_file(root, GENERATION)
 
 
 def _side_file(root: Path, name: str) -> tuple[Mapping[str, Any], Places]:
@@ -292,8 +332,8 @@ def _at_the_graph(problem: Problem, artifact: str) -> Problem:
     return replace(problem, where=Place(artifact), path="", help=help)
 
 
-def _notes(decoder: _Part, encoder: PlainEncoder | None, front: FrontModel | None) -> list[str]:
-    io = decoder.ports.io
+def _notes(decoder: _Decoder) -> list[str]:
+    io, pair, encoder, front = decoder.ports.io, decoder.pair, decoder.encoder, decoder.front
     parts = {
         "token ids": io.get("token_input"),
         "mask": io.get("attention_mask_input"),
@@ -301,7 +341,8 @@ def _notes(decoder: _Part, encoder: PlainEncoder | None, front: FrontModel | Non
         "logits": io.get("logits_output"),
     }
     named = ", ".join(f"{part} {name!r}" for part, name in parts.items() if name)
-    notes = [f"provenance: nothing is declared; read from the graph {decoder.artifact}: {named}"]
+    notes = [f"provenance: nothing is declared; read from the graph {decoder.graph.artifact}: {named}"]
+    notes += [] if pair is None else [told_pair(pair)]
     if encoder is not None:
         joined = ", ".join(f"{each.output.name!r} goes to {each.input.name!r}" for each in encoder.edges)
         notes.append(f"encoder: {encoder.stage.artifact} runs once; {joined}")

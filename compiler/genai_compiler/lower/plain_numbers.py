@@ -1,13 +1,17 @@
 """What a model's `config.json` states of its decoder: to hold against the graph, and to fill what that leaves open."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnx import ModelProto
+
 from genai_compiler.lower.bare_decoder import DecoderSource
+from genai_compiler.lower.plain_pair import Pair
 from genai_compiler.lower.stated import Fact, Stated
+from genai_compiler.lower.switched_state import SwitchedDecoder
 from genai_compiler.read.places import DocPath
-from genai_compiler.read.signature import load_graph, signature_of
+from genai_compiler.read.signature import Signature, load_graph, signature_of
 
 _TEXT_PART = "text_config"
 _KEYS: Mapping[Fact, tuple[str, ...]] = {
@@ -47,6 +51,14 @@ class StatedNumbers:
             derived["head_size"] = width // heads
         return cls(numbers, keys, derived)
 
+    def implied(self, signature: Signature, caches: Iterable[str]) -> dict[Fact, int]:
+        """What the file only implies, of extents that the graph leaves open. caches: inputs of the graph."""
+        named = set(caches)
+        shapes = [each.shape for each in signature.inputs if each.name in named and each.shape and len(each.shape) == 4]
+        axes: tuple[tuple[Fact, int], ...] = (("kv_heads", 1), ("head_size", 3))
+        left = {fact for fact, axis in axes if any(not isinstance(shape[axis], int) for shape in shapes)}
+        return {fact: n for fact, n in self.derived.items() if fact in left and fact not in self.numbers}
+
 
 def _number(holder: Mapping[str, Any], name: str) -> int | None:
     value = holder.get(name)
@@ -59,16 +71,25 @@ def _first(holder: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 @dataclass(frozen=True)
 class PlainSource(DecoderSource):
-    """The graph, with the numbers of `config.json` in the place of a document's."""
+    """The graph, with the numbers of `config.json` in the place of a document's. pair: the two that it is."""
 
     numbers: StatedNumbers = field(default_factory=lambda: StatedNumbers({}, {}, {}))
+    pair: Pair | None = None
+
+    def _opened(self) -> tuple[ModelProto, Signature, SwitchedDecoder | None]:
+        if self.pair is None:
+            return super()._opened()
+        return self.pair.later.model, self.pair.signature, self.pair.networks
+
+    def _beside(self) -> tuple[ModelProto, ...]:
+        return () if self.pair is None else (self.pair.first_model,)
 
     def _stated(self) -> Stated:
         """As of a document; what `config.json` only implies fills extents that the graph leaves open."""
         said, keys = self.numbers.numbers, self.numbers.keys
-        open_axes = _open_axes(self)
-        implied = {fact: n for fact, n in self.numbers.derived.items() if fact in open_axes and fact not in said}
-        every = {**implied, **said}
+        model = load_graph(self.root / self.artifact, self.root)
+        signature = signature_of(model, self.artifact, self.root)
+        every = {**self.numbers.implied(signature, self.io.kv_inputs or ()), **said}
         nowhere: DocPath = ()
         others: dict[Fact, DocPath] = dict.fromkeys(
             ("window", "share_buffer", "key", "value", "combined", "state"), nowhere
@@ -84,13 +105,3 @@ class PlainSource(DecoderSource):
             paths={**others, **keys},
             place=self.places.find,
         )
-
-
-def _open_axes(source: DecoderSource) -> set[Fact]:
-    """Which numbers of its caches a graph leaves to others."""
-    model = load_graph(source.root / source.artifact, source.root)
-    signature = signature_of(model, source.artifact, source.root)
-    named = set(source.io.kv_inputs or ())
-    shapes = [each.shape for each in signature.inputs if each.name in named and each.shape and len(each.shape) == 4]
-    axes: tuple[tuple[Fact, int], ...] = (("kv_heads", 1), ("head_size", 3))
-    return {fact for fact, axis in axes if any(not isinstance(shape[axis], int) for shape in shapes)}

@@ -14,7 +14,7 @@ from genai_compiler.lower.match_paged import three_packed, told_paged
 from genai_compiler.lower.matching import listed, rank_of, spell_port
 from genai_compiler.lower.plain_state import PlainState, plain_state, source_masks
 from genai_compiler.lower.row_forms import one_token_a_run
-from genai_compiler.lower.switched_state import switched_decoder
+from genai_compiler.lower.switched_state import SwitchedDecoder, switched_decoder
 from genai_compiler.read.bare import BareIo
 from genai_compiler.read.nodes import input_at, nested_graphs
 from genai_compiler.read.signature import Port, Signature
@@ -45,12 +45,15 @@ class PlainPorts:
         return BareIo.model_validate(self.io)
 
 
-def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None) -> PlainPorts:
-    """Find the ports. vocabulary: how many token ids there are, where a configuration says so.
+def plain_ports(
+    graph: GraphProto, signature: Signature, vocabulary: int | None, networks: SwitchedDecoder | None = None
+) -> PlainPorts:
+    """Find the ports. vocabulary: how many token ids there are, where a configuration says so. networks: the two that
+    the graph stands for, where they are files of their own.
 
     Faults: ambiguous-port, no-logits, no-embedding-stage, unsupported-package-class.
     """
-    networks = switched_decoder(graph, signature)
+    networks = networks or switched_decoder(graph, signature)
     if networks is None:
         _refuse_switches(graph, signature, found := PlainPorts({}))
         state, faults = plain_state(graph, signature), found.faults
@@ -81,7 +84,7 @@ def plain_ports(graph: GraphProto, signature: Signature, vocabulary: int | None)
     found.over_source = tuple(source_masks([each for each in flat if each is not tokens], state, prompts, alone))
     rest = [each for each in flat if each is not tokens and each not in found.over_source]
     if alone:
-        rest += [each for each in signature.inputs if counts_runs(each) and _places(each, edges)]
+        rest += [each for each in signature.inputs if counts_runs(each) and places_tokens(each, edges)]
     three = three_packed(inputs.values()) if packed else _three_rows(signature)
     _name_rest(tokens, rest, three, edges, found)
     return found
@@ -159,8 +162,8 @@ def _width(port: Port) -> int:
 def _name_rest(tokens: Port, rest: list[Port], three: list[Port], edges: Edges, found: PlainPorts) -> None:
     """Positions are as many as the tokens and become angles or table rows; the mask is longer and becomes neither."""
     alike = (_last(tokens), *((1,) if rank_of(tokens) == 1 else ()))  # or one number for all rows
-    placed = [each for each in rest if _last(each) in alike and _places(each, edges)] + three
-    masks = [each for each in rest if _last(each) != _last(tokens) and not _places(each, edges)]
+    placed = [each for each in rest if _last(each) in alike and places_tokens(each, edges)] + three
+    masks = [each for each in rest if _last(each) != _last(tokens) and not places_tokens(each, edges)]
     unclear = [each for each in rest if each not in placed and each not in masks]
     for key, ports in (("position_ids_input", placed), ("attention_mask_input", masks)):
         if len(ports) == 1:
@@ -170,12 +173,13 @@ def _name_rest(tokens: Port, rest: list[Port], three: list[Port], edges: Edges, 
             found.faults.append(("ambiguous-port", key, what, ""))
     for port in unclear:
         if edges.counts[port.name]:
-            key = "position_ids_input" if _places(port, edges) else "attention_mask_input"
+            key = "position_ids_input" if places_tokens(port, edges) else "attention_mask_input"
             what = f"{port.name!r} ({spell_port(port)}) could be a mask, positions, or neither"
             found.faults.append(("ambiguous-port", key, what, ""))
 
 
-def _places(port: Port, edges: Edges) -> bool:
+def places_tokens(port: Port, edges: Edges) -> bool:
+    """Whether an integer input is positions: it becomes angles, or looks into a table that has rows for them."""
     return edges.turns(port.name) or any(each >= KINDS_OF_TOKENS for each in edges.table_rows(port.name))
 
 

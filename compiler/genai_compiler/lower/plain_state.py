@@ -145,13 +145,25 @@ def may_be_state(port: Port) -> bool:
 def _may_follow(edges: Edges, past: Port, present: Port, rows: frozenset[str]) -> bool:
     """Whether an output has the form of an input's next value.
 
-    One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say.
+    One of open size that gains nothing is no state, but made of what it reads: keys of what an encoder gives, say. Nor
+    is one that has the input's extents on other axes.
     """
+    if _turned(past, present):
+        return False
     kept = past.shape == present.shape and not keeps_rows(past, present, rows)
     own, its = ([axis for axis, extent in enumerate(port.shape or ()) if extent in rows] for port in (past, present))
     if own and its and own != its:  # what an encoder gives may be as wide as state, and has its rows elsewhere
         return False
     return alike(past, present) and (not kept or appends(edges, past.name, present.name))
+
+
+def _turned(past: Port, present: Port) -> bool:
+    """Whether an extent of the past, by its symbol, is one of other axes of the present."""
+    axes = [
+        {each: {at for at, other in enumerate(port.shape or ()) if other == each} for each in port.shape or ()}
+        for port in (past, present)
+    ]
+    return any(isinstance(each, str) and each in axes[1] and not axes[0][each] & axes[1][each] for each in axes[0])
 
 
 def alike(past: Port, present: Port) -> bool:

@@ -15,7 +15,7 @@ from genai_compiler.lower.sound_roles import BANDS, COUNT, FEATURES, MODE, Roles
 from genai_compiler.lower.stages import Medium, Stage
 from genai_compiler.problem import CompileError, Problem, Severity, errors
 from genai_compiler.read.audio_operations import HOP, RATE
-from genai_compiler.read.audio_processor import AudioProcessor, describes_audio, read_audio_processor
+from genai_compiler.read.audio_processor import AudioProcessor, describes_audio, laid_out, read_audio_processor
 from genai_compiler.read.signature import Port
 from genai_compiler.read.special_tokens import SpecialTokens
 
@@ -55,7 +55,7 @@ def sound_front(
         front, found = _in_prompts(front, notes, form, medium, roles, tokens)
         return front, (doubt, *found)
     try:
-        file = read_audio_processor(notes.root, name)
+        file = laid_out(read_audio_processor(notes.root, name), port.shape)
     except CompileError as error:
         return None, (*problems, *error.problems)
     found = (*problems, *sound_mismatches(file, roles, [stage]))
@@ -74,7 +74,10 @@ def sound_fits(notes: MediaNotes, roles: Roles, stages: Sequence[Stage]) -> bool
     """Whether there is a processor file that makes what the inputs take."""
     name, _ = processor_file(notes.root, AUDIO, notes.said[AUDIO], describes_audio)
     try:
-        return name is not None and not any(sound_mismatches(read_audio_processor(notes.root, name), roles, stages))
+        if name is None:
+            return False
+        file = laid_out(read_audio_processor(notes.root, name), roles[FEATURES].shape)
+        return not any(sound_mismatches(file, roles, stages))
     except CompileError:
         return False
 

@@ -72,12 +72,18 @@ def staged_document(document: Data, stages: Sequence[StageGraph], prompt: Chain 
     for group in workflow.get("serving", {}).get("state_service", {}).get("groups", {}).values():
         group["ports"] = _aliases(group["ports"].pop("decoder"), staged)
     if limited:
-        literal = {"contract": _FLAG, "role": {"kind": "opaque"}, "source": {"kind": "literal"}}
-        workflow["inputs"] |= {WITH_PROMPT: {**literal, "default": True}, LATER: {**literal, "default": False}}
-        plain = {"scope": "invocation", "recurrence": {"kind": "invariant"}, "management": "workflow"}
-        workflow["state"][PHASE] = {"contract": _FLAG, "initializer": WITH_PROMPT, **plain}
-        loop["carried"].append({"cell": PHASE, "next": LATER})
+        branch_on_phase(workflow, loop)
     return document
+
+
+def branch_on_phase(workflow: Data, loop: Data) -> str:
+    """Add the cell that is true with the prompt and false later; returns its name."""
+    literal = {"contract": _FLAG, "role": {"kind": "opaque"}, "source": {"kind": "literal"}}
+    workflow["inputs"] |= {WITH_PROMPT: {**literal, "default": True}, LATER: {**literal, "default": False}}
+    plain = {"scope": "invocation", "recurrence": {"kind": "invariant"}, "management": "workflow"}
+    workflow["state"][PHASE] = {"contract": _FLAG, "initializer": WITH_PROMPT, **plain}
+    loop["carried"].append({"cell": PHASE, "next": LATER})
+    return PHASE
 
 
 def _component(stage: StageGraph, staged: _Staged, decoder: Data) -> Data:

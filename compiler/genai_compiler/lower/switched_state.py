@@ -21,7 +21,8 @@ from genai_compiler.lower.plain_state import (
     meetings_of,
     told_pairs,
 )
-from genai_compiler.read.attention import cache_ops, read_counts
+from genai_compiler.read.attention import attention_slots, cache_ops, read_counts
+from genai_compiler.read.nodes import output_at
 from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.switched import switched
 from genai_compiler.read.value_flow import Edges, reaching
@@ -29,9 +30,11 @@ from genai_compiler.read.value_flow import Edges, reaching
 
 @dataclass(frozen=True)
 class SwitchedDecoder:
-    """flag: the port; later: its value for every run but the first. first_graph, later_graph: the two networks."""
+    """first_graph, later_graph: the two networks. flag: the port, None where the networks are graphs of their own;
+    later: its value for every run but the first.
+    """
 
-    flag: Port
+    flag: Port | None
     later: bool
     first_graph: GraphProto
     later_graph: GraphProto
@@ -100,8 +103,8 @@ def _crossed(
         for each in signature.outputs
         if each.name not in grown.values() and sources[each.name] <= {past.name for past in pasts}
     ]
-    takers = _met(later, [each.name for each in pasts])
-    givers = _met(first, [each.name for each in presents])
+    takers = places_met(later, [each.name for each in pasts])
+    givers = places_met(first, [each.name for each in presents])
     if len(takers) != len(pasts) or not set(takers) <= set(givers):
         names = listed([each.name for each in pasts], 4)
         return [], [f"nothing tells which outputs give the caches {names}, which the second network alone reads"]
@@ -109,11 +112,14 @@ def _crossed(
     return [(takers[each], givers[each]) for each in places], []
 
 
-def _met(graph: GraphProto, names: list[str]) -> dict[tuple[int, str], str]:
-    """(which attention, key or value) -> the value there. Attentions are counted in the order in which they run."""
+def places_met(graph: GraphProto, names: list[str]) -> dict[tuple[int, str], str]:
+    """(which attention, key or value) -> the value there. Attentions are counted in the order in which they run.
+
+    names: pasts, or what an attention makes or takes as keys or values.
+    """
     edges = Edges(graph)
     order = {id(node): at for at, node in enumerate(edges.nodes)}
-    met = {name: meetings_of(edges, name, name) for name in names}
+    met = {name: meetings_of(edges, name, name) or _given(edges, name) for name in names}
     found = {
         name: (order[places[0][1]], places[0][0])
         for name, places in met.items()
@@ -121,3 +127,13 @@ def _met(graph: GraphProto, names: list[str]) -> dict[tuple[int, str], str]:
     }
     counted = {place: at for at, place in enumerate(sorted({at for at, _ in found.values()}))}
     return {(counted[at], part): name for name, (at, part) in found.items()}
+
+
+def _given(edges: Edges, name: str) -> list[tuple[str, int]]:
+    """The operator that gives a value as its own present."""
+    node = edges.writer.get(name)
+    slots = attention_slots(node) if node is not None else None
+    if node is None or slots is None or slots.present[1] < 0:
+        return []
+    half = next((half for half, at in enumerate(slots.present) if output_at(node, at) == name), None)
+    return [] if half is None else [("value" if half else "key", id(node))]

@@ -265,11 +265,11 @@ class DecoderLoop:
         pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
         if packs and pages is None:
             return None
-        switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
-        fed |= switches
+        fed |= (switches := frozenset(self._beside()) if self.front is None else frozenset[str]())
         self._unfed(steps, graph, fed, groups)
-        one_token = flat or runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
-        cut = not packs and last_token_only(graph.model, logits)
+        first = self.package.graphs.get(prompt, graph)
+        one_token = flat or runs_token_by_token(first, takers[tokens])
+        cut = not packs and any(last_token_only(each.model, logits) for each in (graph, first))
         even = one_token or cut or bool(self.front and self.front.media)  # padding might stand for an entry of media
         return DecodeFacts(
             component=component,

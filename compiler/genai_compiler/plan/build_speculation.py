@@ -115,6 +115,8 @@ class _Drafts:
         port = next(each for each in self.target.signature.outputs if each.name == facts.logits)
         if facts.switched:
             raise Unfit(f"the target '{facts.component}' takes later tokens by another network than a prompt")
+        if facts.prompt_component:
+            raise Unfit(f"the target '{facts.component}' takes later tokens by another graph than a prompt")
         if facts.switch:
             raise Unfit(f"the target '{facts.component}' changes its tables by length, for all tokens of a run at once")
         if operator := scale_of_all(self.target.model):

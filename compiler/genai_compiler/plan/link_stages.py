@@ -8,7 +8,7 @@ embeddings of tokens for them. A branch chooses by a cell that starts as true an
 becomes false: what runs with the prompt, and what runs with later tokens.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from genai_compiler.plan.edits import Linked, free_name
@@ -22,6 +22,7 @@ from genai_compiler.read.document import (
     LiteralSource,
     LoopStep,
     Scalar,
+    StatePortAlias,
     Step,
     TensorContract,
     Workflow,
@@ -183,6 +184,10 @@ class _Ports:
     taken: Mapping[str, str]
     given: Mapping[str, str]
 
+    def inside(self, phase: _Phase) -> dict[str, str]:
+        """Value of a phase's stages -> port, for what it gives."""
+        return {phase.value(name): port for name, port in self.given.items() if phase.value(name) in phase.source}
+
 
 def _linked(
     package: Package, at: int, loop: LoopStep, marked: tuple[str, int, int], phases: tuple[_Phase, _Phase]
@@ -191,8 +196,7 @@ def _linked(
     workflow, (prompt, later) = package.workflow, phases
     read = [each.next for each in loop.carried]
     read += [name for step in loop.steps[count:] for name in getattr(step, "inputs", {}).values()]
-    results = [name for name in dict.fromkeys(read) if later.value(name) in later.source]
-    ports = _Ports(_named({**later.taken(), **prompt.taken()}), {name: _port(later, name) for name in results})
+    ports = _Ports(_named({**later.taken(), **prompt.taken()}), _results(dict.fromkeys(read), later, prompt))
     names = [free_name("decoder", workflow.components)]
     graphs = {names[0]: _graph(package, later, ports)}
     two = [each.component for each in prompt.steps] != [each.component for each in later.steps]
@@ -205,7 +209,7 @@ def _linked(
     }
     invoke = InvokeStep(
         component=names[0],
-        inputs={port: value for value, port in ports.taken.items() if value in later.taken()},
+        inputs={port: value for value, port in ports.taken.items()},
         outputs={port: name for name, port in ports.given.items()},
     )
     carried = tuple(each for each in loop.carried if each.cell != flag)
@@ -216,7 +220,7 @@ def _linked(
         "steps": (*workflow.steps[:at], new, *workflow.steps[at + 1 :]),
         "state": {name: each for name, each in workflow.state.items() if name != flag},
         "inputs": _without(workflow, loop, flag),
-        **_serving(workflow, names[0], ports, later),
+        **_serving(workflow, names[0], ports, later, {each.cell: each.next for each in loop.carried}),
     }
     return with_workflow(package, workflow.model_copy(update=update), {**package.graphs, **graphs})
 
@@ -229,8 +233,14 @@ def _named(taken: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _port(phase: _Phase, name: str) -> str:
-    return phase.source[phase.value(name)][1]
+def _results(names: Iterable[str], later: _Phase, prompt: _Phase) -> dict[str, str]:
+    """Value of the document -> port of its own, for what leaves the stages: of later tokens, or of the prompt alone."""
+    found: dict[str, str] = {}
+    for phase in (later, prompt):
+        for name in names:
+            if name not in found and phase.value(name) in phase.source:
+                found[name] = free_name(phase.source[phase.value(name)][1], set(found.values()))
+    return found
 
 
 def _without(workflow: Workflow, loop: LoopStep, flag: str) -> dict[str, object]:
@@ -241,15 +251,20 @@ def _without(workflow: Workflow, loop: LoopStep, flag: str) -> dict[str, object]
     return {name: each for name, each in workflow.inputs.items() if name not in gone}
 
 
-def _serving(workflow: Workflow, name: str, ports: _Ports, phase: _Phase) -> dict[str, object]:
-    """The groups of state with the linked component's ports in the place of its stages'."""
+def _serving(
+    workflow: Workflow, name: str, ports: _Ports, phase: _Phase, nexts: Mapping[str, str]
+) -> dict[str, object]:
+    """The groups of state with the linked component's ports in the place of its stages'.
+
+    nexts: cell -> what it becomes; one that the prompt's stages alone write is written by the whole.
+    """
     if workflow.serving is None:
         return {}
     members = {step.component for step in phase.steps}
     groups = {}
     for group, each in workflow.serving.state_service.groups.items():
         mine = {
-            cell: alias.model_copy(update={"input": ports.taken.get(cell, alias.input)})
+            cell: alias.model_copy(update=_linked_alias(cell, alias, ports, nexts))
             for component, cells in each.ports.items()
             if component in members
             for cell, alias in cells.items()
@@ -260,10 +275,17 @@ def _serving(workflow: Workflow, name: str, ports: _Ports, phase: _Phase) -> dic
     return {"serving": workflow.serving.model_copy(update={"state_service": service})}
 
 
+def _linked_alias(cell: str, alias: StatePortAlias, ports: _Ports, nexts: Mapping[str, str]) -> dict[str, object]:
+    update: dict[str, object] = {"input": ports.taken.get(cell, alias.input)}
+    made = ports.given.get(nexts.get(cell, ""))
+    return update if made is None else {**update, "output": made, "access": "read_write"}
+
+
 def _component(workflow: Workflow, phase: _Phase, artifact: str, ports: _Ports, prompt: str) -> Component:
     """The stages' declarations as one: ports by their new names, roles and contract of all."""
     inputs, outputs = dict[str, TensorContract](), dict[str, TensorContract]()
     roles, bindings, parameters = dict[str, str](), dict[str, str](), dict[str, Scalar]()
+    inside = ports.inside(phase)
     for step in phase.steps:
         declared = workflow.components[step.component]
         contract = declared.contract
@@ -276,9 +298,9 @@ def _component(workflow: Workflow, phase: _Phase, artifact: str, ports: _Ports, 
                 roles |= {new: declared.ports.roles[port]} if port in declared.ports.roles else {}
                 bindings |= {role: new for role, at in contract.bindings.items() if at == port}
         for port, name in step.outputs.items():
-            if port in ports.given.values() and phase.source[name][1] == port:
-                outputs |= {port: declared.ports.outputs[port]} if port in declared.ports.outputs else {}
-                roles |= {port: declared.ports.roles[port]} if port in declared.ports.roles else {}
+            if (new := inside.get(name)) is not None:
+                outputs |= {new: declared.ports.outputs[port]} if port in declared.ports.outputs else {}
+                roles |= {new: declared.ports.roles[port]} if port in declared.ports.roles else {}
     first = workflow.components[phase.steps[0].component]
     assert first.contract is not None
     parameters |= {PROMPT_COMPONENT: prompt} if prompt else {}
@@ -291,9 +313,9 @@ def _component(workflow: Workflow, phase: _Phase, artifact: str, ports: _Ports, 
 def _graph(package: Package, phase: _Phase, ports: _Ports) -> Graph:
     """The linked graph, to be looked at; `linked` says how it is made for a session."""
     used = {step.component: package.graphs[step.component] for step in phase.steps}
-    inside = {phase.value(name): port for name, port in ports.given.items()}
+    inside = ports.inside(phase)
     members = tuple(_members(phase, ports, inside))
-    linked = Linked(members, tuple(ports.given.values()))
+    linked = Linked(members, tuple(inside.values()))
     model = linked_model(members, {name: each.model for name, each in used.items()}, linked.outputs)
     signature = Signature(
         inputs=tuple(_taken(phase, ports, used)),
@@ -327,8 +349,8 @@ def _taken(phase: _Phase, ports: _Ports, graphs: Mapping[str, Graph]) -> Iterato
 
 
 def _given(phase: _Phase, ports: _Ports, graphs: Mapping[str, Graph]) -> Iterator[Port]:
-    for name, new in ports.given.items():
-        component, port = phase.source[phase.value(name)]
+    for value, new in ports.inside(phase).items():
+        component, port = phase.source[value]
         own = next((each for each in graphs[component].signature.outputs if each.name == port), None)
         if own is not None:
             yield replace(own, name=new)

@@ -9,7 +9,7 @@ from genai_compiler.plan.image_processor import CONTENTS, processor_program
 from genai_compiler.plan.image_program import ImagePatches, ImageProgram
 from genai_compiler.plan.report import WORKFLOW
 from genai_compiler.problem import CompileError, Problem
-from genai_compiler.read.audio_processor import read_audio_processor
+from genai_compiler.read.audio_processor import laid_out, read_audio_processor
 from genai_compiler.read.document import AdapterImplementation, Component
 from genai_compiler.read.image_processor import read_image_processor
 from genai_compiler.read.package import Package
@@ -72,8 +72,9 @@ def _refused(package: Package, name: str, code: str, what: str, help: str) -> Co
 def _of_sound(name: str, declared: Component, package: Package) -> AudioProgram:
     how = declared.implementation
     assert isinstance(how, AdapterImplementation)
-    file = read_audio_processor(package.root, how.artifact or "")
     ports = declared.ports.outputs
+    file = read_audio_processor(package.root, how.artifact or "")
+    file = laid_out(file, ports[HEARD].shape) if HEARD in ports else file
     offered = [each for each in SOUNDS if each != ENTRIES or file.strides is not None] if file.variants else [HEARD]
     unknown = sorted(set(ports) - set(offered))
     if unknown:

@@ -4,7 +4,7 @@ Two dialects, told apart by content: `feature_extraction.sequence` (operations o
 keys of a Hugging Face feature extractor.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,21 @@ def read_audio_processor(root: Path, name: str) -> AudioProcessor:
     if errors(reading.problems):
         raise CompileError([*text.problems, *reading.problems])
     return found
+
+
+def laid_out(file: AudioProcessor, shape: Sequence[object] | None) -> AudioProcessor:
+    """The file with bands and frames in the order in which a graph takes them, where it says which axis has the bands.
+
+    Flat keys say what features are, and nothing of their axes; operations give theirs in the order that they have.
+    shape: of the graph's input, [sounds, ., .].
+    """
+    own = file.variants[0] if file.variants else None
+    if own is None or _listed(file.text.root) is not None or shape is None or len(shape) != 3:
+        return file
+    found = [axis for axis in (1, 2) if shape[axis] == own.mels]
+    if len(found) != 1:
+        return file
+    return replace(file, variants=tuple(replace(each, bands_first=found == [1]) for each in file.variants))
 
 
 def describes_audio(text: ConfigText) -> bool:

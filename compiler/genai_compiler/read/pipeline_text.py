@@ -62,7 +62,11 @@ def speaks_pipeline(root: Path) -> bool:
 
 def read_pipeline(root: Path) -> PipelineText:
     """The configuration of the package at `root`. Raises CompileError with every fault of the fields."""
-    text = _read(root)
+    return pipeline_of(root, _read(root))
+
+
+def pipeline_of(root: Path, text: ConfigText) -> PipelineText:
+    """The configuration `text` of the package at `root`. Raises CompileError with every fault of the fields."""
     places = Places(CONFIG_NAME, _spot(text, text.root, ()))
     base, of_base = _base(text)
     plain, faults = _plain(text.root), list[Problem]()
