@@ -269,7 +269,7 @@ def _add_told_options(group: argparse._ArgumentGroup) -> None:
         "--profile",
         nargs="?",
         type=path,
-        const="",
+        const=False,
         metavar="TRACE.json",
         help="print to stderr where the time went; with a file, write a trace for Perfetto or chrome://tracing too",
     )

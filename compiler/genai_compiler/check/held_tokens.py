@@ -7,9 +7,9 @@ A prompt with more tokens than that breaks the cell's law at the first step. Wha
 it is an input with a number of its own is the number known before a run. A session's conversation has its own check.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from genai_compiler.check.walk import branches, invokes
+from genai_compiler.check.walk import branches, invokes, walk
 from genai_compiler.read.document import BranchStep, LoopStep, RuntimeRole, SequenceStep, Step, Workflow
 from genai_compiler.read.state import Bounded, Growing, StateCell
 
@@ -24,7 +24,9 @@ def held_tokens(workflow: Workflow) -> tuple[int, str] | None:
     if not prompts:
         return None
     decoders = frozenset(_decoders(workflow, prompts))
-    carried = {each.cell for loop in _outermost(workflow.steps) for each in loop.carried}
+    outermost = list(_outermost(workflow.steps))
+    inner = [step for loop in outermost for _, step in walk((*loop.setup, *loop.steps)) if isinstance(step, LoopStep)]
+    carried = _carried(outermost) - _carried(inner)
     bounds = (_bound(name, workflow.state[name], workflow, prompts, decoders) for name in carried & set(workflow.state))
     return min((each for each in bounds if each is not None), default=None)
 
@@ -73,6 +75,10 @@ def _decoders(workflow: Workflow, prompts: set[str]) -> Iterator[str]:
         taken = {port: value for port, value in each.inputs.items() if roles.get(port) in _SEQUENCE}
         if any(value in prompts or (roles[port] == "inputs_embeds" and value in made) for port, value in taken.items()):
             yield each.component
+
+
+def _carried(loops: Iterable[LoopStep]) -> set[str]:
+    return {each.cell for loop in loops for each in loop.carried}
 
 
 def _outermost(steps: tuple[Step, ...]) -> Iterator[LoopStep]:
