@@ -268,3 +268,44 @@ _DATA = st.recursive(
 def test_any_data_reads_back_as_it_was(data: dict[str, Any]) -> None:
     text = document_text(data, ["said"], {(next(iter(data), ""),): ["a\nb"]})
     assert read_yaml(text, "", LIMITS)[0] == data
+
+
+def test_with_force_a_file_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, target = str(ROOT / "fixtures" / "tiny-gqa-v1"), tmp_path / "inference_metadata.yaml"
+    target.write_text("mine")
+    assert main(["convert", package, "-o", str(target)]) == 2
+    assert "add --force to replace it" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", _no_space)
+        assert main(["convert", package, "-o", str(target), "--force"]) == 2
+    assert "disk-failed" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+    assert [each.name for each in tmp_path.iterdir()] == [target.name]
+    assert main(["convert", package, "-o", str(target), "--force", "-q"]) == 0
+    assert target.read_text("utf-8") == convert_package(package).text
+    assert [each.name for each in tmp_path.iterdir()] == [target.name]
+
+
+def _no_space(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_with_force_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.yaml").write_text("mine")
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    write_document(convert_package(ROOT / "fixtures" / "tiny-gqa-v1"), tmp_path / "link.yaml", force=True)
+    assert (tmp_path / "link.yaml").is_symlink()
+    assert "schema_version" in (tmp_path / "elsewhere.yaml").read_text("utf-8")
+
+
+def test_a_file_that_comes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = convert_package(ROOT / "fixtures" / "tiny-gqa-v1")
+    monkeypatch.setattr("genai_compiler.convert.hold_file", lambda file, _: file.write_text("of another"))
+    with pytest.raises(CompileError) as refused:
+        write_document(made, tmp_path / "made.yaml")
+    assert [each.code for each in refused.value.problems] == ["output-exists"]
+    assert (tmp_path / "made.yaml").read_text() == "of another"
+    assert [each.name for each in tmp_path.iterdir()] == ["made.yaml"]

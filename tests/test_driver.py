@@ -109,7 +109,7 @@ def test_a_damaged_installation_is_told_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = ModuleNotFoundError("No module named 'genai_compiler.driver'", name="genai_compiler.driver")
-    monkeypatch.setattr(cli, "_arguments", raising(lost))
+    monkeypatch.setattr(cli, "parse", raising(lost))
     assert cli.main([str(PACKAGE)]) == 1
     assert capsys.readouterr().err.startswith("a module is missing, genai_compiler.driver: ")
 

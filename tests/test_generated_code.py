@@ -154,7 +154,7 @@ def test_a_failing_session_run_names_its_step(tmp_path: Path) -> None:
     compile_package(FIXTURES / "tiny-gqa-v1", out=tmp_path / "c")
     with genai_runtime.load(tmp_path / "c", threads=1) as model, pytest.raises(ExecutionError) as caught:
         model.run({"request.input_ids": np.array([[9999]]), "request.max_iterations": np.array([2])})
-    assert caught.value.origin.startswith("pipeline.workflow.steps[0].steps[0]")
+    assert caught.value.origin == "genai_config.json:16 model.decoder.filename"
 
 
 def test_pdb_steps_through_an_executor(tmp_path: Path) -> None:

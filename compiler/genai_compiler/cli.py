@@ -15,21 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genai_compiler.command_line import parse
 from genai_compiler.missing import library
-from genai_compiler.problem import InternalError
-from genai_compiler.problem_formats import FORMATS, as_json, as_sarif, separate
-from genai_compiler.typed_words import Parser
+from genai_compiler.problem import InternalError, printable
+from genai_compiler.problem_formats import as_json, as_sarif, separate
 
 if TYPE_CHECKING:
     from genai_compiler.memory import MemoryAsk
     from genai_compiler.problem import Problem
 
-MOST = 1 << 31
-"""Rows and tokens that --memory takes at most."""
-DESCRIPTION = (
-    "Compile an ONNX generative-AI package into an executor. `genai-compile convert PACKAGE` writes the workflow that "
-    "is read from a package of another dialect as a document to edit; `genai-compile convert --help` has its options."
-)
 EXIT_DONE, EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 3
 MISSING = "genai-compile needs its '{extra}' extra ({module} is not installed): pip install 'genai-compile[{extra}]'"
 
@@ -50,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from genai_compiler.convert_command import convert
 
             return convert(given[1:])
-        return _run(_arguments(_parser(STAGES), STAGES, argv))
+        return _run(parse(STAGES, argv))
     except ModuleNotFoundError as missing:
         return _missing(missing)
     except InternalError as bug:
@@ -71,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as failure:
         _silence()
         with suppress(OSError):
-            print(f"can't read or write: {failure}", file=sys.stderr)
+            print(printable(f"can't read or write: {failure}"), file=sys.stderr)
         return EXIT_INPUT
 
 
@@ -111,146 +105,10 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def _arguments(parser: Parser, stages: Sequence[str], argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line, and `last`: the stage to stop after. `--check` goes as far as one can without writing."""
-    found = parser.parsed(argv)
-    if found.calibrate:
-        _check_calibrate(parser, found)
-    elif found.explain is None and found.package is None and not found.version:
-        parser.error("name a package folder")
-    if not found.artifacts and (found.bundle or found.show == stages[-1]):
-        parser.error("--no-artifacts makes no executor: there is nothing to --bundle, and no stage 'emit' to --print")
-    if found.strict and not found.artifacts:
-        parser.error("--strict looks into the graphs: it can't go with --no-artifacts")
-    if found.show and found.format != "text":
-        parser.error(f"--print writes a stage as text, --format {found.format} writes data: ask for one of the two")
-    _check_memory(parser, found)
-    if found.store and (found.check or found.show or found.stop_after or not found.artifacts):
-        parser.error("--store-sessions writes into the compiled folder: it can't go with what writes none")
-    if found.store and found.memory and found.output is None:
-        parser.error("--store-sessions writes into the compiled folder: with --memory, name it with -o")
-    only = found.check or (found.memory and found.output is None and not found.show and not found.stop_after)
-    found.last = stages[-2] if only else found.stop_after or found.show or stages[-1]
-    if found.show and stages.index(found.show) > stages.index(found.last):
-        parser.error(f"--print {found.show}: that stage comes after {found.last}, the last one that runs")
-    return found
-
-
-def _check_calibrate(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    """--calibrate measures and leaves."""
-    if found.package is not None or found.costs is not None or found.check or found.show or found.memory:
-        parser.error("--calibrate measures this machine and compiles nothing: it goes with -o FILE and -q alone")
-
-
 def _lengths(found: argparse.Namespace) -> "MemoryAsk":
     from genai_compiler.memory import MemoryAsk
 
     return MemoryAsk(found.batch, found.prompt, found.context, found.prefill_chunk)
-
-
-def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    """What goes with --memory, and what without it has no effect."""
-    lengths = {"--batch": found.batch, "--prompt": found.prompt, "--context": found.context}
-    lengths["--prefill-chunk"] = found.prefill_chunk
-    given = [name for name, value in lengths.items() if value is not None]
-    if given and not found.memory:
-        parser.error(f"{given[0]} says what --memory predicts for: give --memory as well")
-    if not found.memory:
-        return
-    if not found.artifacts or found.format == "sarif" or found.show or found.stop_after:
-        parser.error(
-            "--memory looks at the whole plan and its graphs: it can't go with --no-artifacts, --print, "
-            "--stop-after or --format sarif"
-        )
-    for name in given:
-        if not 1 <= lengths[name] <= MOST:
-            parser.error(f"{name} takes a number from 1 to {MOST}")
-    if found.prompt is not None and found.context is not None and found.prompt > found.context:
-        parser.error("--context counts the prompt as well: it can't be below --prompt")
-
-
-def _parser(stages: Sequence[str]) -> Parser:
-    parser = Parser("genai-compile", description=DESCRIPTION, epilog=__doc__)
-    parser.add_argument(
-        "package",
-        nargs="?",
-        type=Path,
-        metavar="PACKAGE",
-        help="folder with inference_metadata.yaml or genai_config.json, or with graphs beside a config.json",
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="compiled folder (default: PACKAGE.compiled beside it)"
-    )
-    parser.add_argument("--check", action="store_true", help="report every problem and write nothing")
-    parser.add_argument(
-        "--stop-after", choices=stages, metavar="STAGE", help=f"stop early and write nothing: {', '.join(stages)}"
-    )
-    parser.add_argument("--print", choices=stages, metavar="STAGE", dest="show", help="print what a stage made")
-    parser.add_argument(
-        "--no-artifacts",
-        action="store_false",
-        dest="artifacts",
-        help="plan a package whose files are absent, or a document alone: prints the plan (-o: writes plan.txt only)",
-    )
-    parser.add_argument(
-        "--hints",
-        type=Path,
-        metavar="FILE",
-        help="an execution_hints.json: advice on where to run; it changes no result",
-    )
-    parser.add_argument(
-        "--without",
-        action="append",
-        default=[],
-        metavar="PASS",
-        help="leave an optimisation out, e.g. fuse_islands (repeatable); it changes no result",
-    )
-    parser.add_argument(
-        "--form",
-        action="append",
-        default=[],
-        metavar="[COMPONENT=]FORM",
-        help="how a component runs: fused, own (session) or host; alone: all others (repeatable); it changes no result",
-    )
-    parser.add_argument(
-        "--costs",
-        metavar="FILE",
-        help="the table of costs that forms are chosen by: a file, 'user' or 'shipped' (default: $GENAI_COMPILE_COSTS)",
-    )
-    parser.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="measure this machine's table of costs, for --costs user; -o FILE puts it elsewhere",
-    )
-    parser.add_argument(
-        "--graph",
-        action="append",
-        metavar="FILE",
-        help="the graph to take of a folder that declares none; again for each other that belongs to it",
-    )
-    parser.add_argument("--strict", action="store_true", help="also refuse what onnxruntime-genai would not load")
-    parser.add_argument("--bundle", action="store_true", help="copy the package in, so that the folder stands alone")
-    parser.add_argument(
-        "--store-sessions",
-        action="store_true",
-        dest="store",
-        help="store graphs as this machine's ONNX Runtime optimises them: loading here is faster, elsewhere the same",
-    )
-    parser.add_argument("--force", action="store_true", help="replace an output folder that is not a compiled one")
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how problems are written")
-    parser.add_argument(
-        "--memory",
-        action="store_true",
-        help="predict the memory of a process that runs it, in parts and at its peak (writes nothing without -o)",
-    )
-    parser.add_argument("--batch", type=int, metavar="N", help="with --memory: rows of a request (1)")
-    parser.add_argument("--prompt", type=int, metavar="N", help="with --memory: tokens of the prompt")
-    parser.add_argument("--context", type=int, metavar="N", help="with --memory: tokens of prompt and output together")
-    parser.add_argument("--prefill-chunk", type=int, metavar="N", help="with --memory: tokens of the prompt in one run")
-    parser.add_argument("--version", action="store_true", help="print the version and leave")
-    parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
-    return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.places import DocPath
 from genai_compiler.read.yaml_text import read_yaml
+from genai_compiler.writable import hold_file
 
 _FLOW: DocPath = ("pipeline", "workflow")
 
@@ -57,35 +58,37 @@ def convert_package(package: str | Path, graph: str | Sequence[str] | None = Non
     return Converted(text, unsaid, loaded.warnings)
 
 
-def write_document(converted: Converted, target: Path) -> None:
-    """Write the text whole or not at all, as a new file. Raises CompileError output-exists, bad-output."""
-    if target.exists() or target.is_symlink():
-        raise CompileError([_output("output-exists", target, "is there already", "name another file, or move it away")])
-    if not target.absolute().parent.is_dir():
-        raise CompileError([_output("bad-output", target, "lies in a folder that is not there", "make the folder")])
-    handle, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
+def write_document(converted: Converted, target: Path, force: bool = False) -> None:
+    """Write the text whole or not at all; force: over a file that is there.
+
+    Raises CompileError output-exists, bad-output, disk-failed.
+    """
+    hold_file(target, force)
+    handle, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=".convert-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
             stream.write(converted.text)
         Path(name).chmod(0o644)
-        place_new(Path(name), target)
+        place_file(Path(name), target, force)
     finally:
         with contextlib.suppress(OSError):
             Path(name).unlink()
 
 
-def place_new(made: Path, target: Path) -> None:
-    """Give the finished file its name; a file that came there meanwhile stays."""
+def place_file(made: Path, target: Path, force: bool) -> None:
+    """Give the finished file its name; without `force` a file that came there meanwhile stays. A link stays one."""
     try:
-        os.link(made, target)
+        if force:
+            made.replace(target.resolve())
+        else:
+            os.link(made, target)
     except FileExistsError as there:
-        raise CompileError([_output("output-exists", target, "is there already", "name another file")]) from there
+        what, help = f"'{target}' is there already", "name another file, or add --force to replace it"
+        raise CompileError([Problem("output-exists", Place(str(target)), "", what, help)]) from there
     except OSError:  # a file system without links
+        if force:
+            raise
         made.replace(target)
-
-
-def _output(code: str, target: Path, what: str, help: str) -> Problem:
-    return Problem(code, Place(target.name), "", f"'{target}' {what}", help)
 
 
 # ---- comments --------------------------------------------------------------------------------------------------------

@@ -8,29 +8,26 @@ from pathlib import Path
 
 import onnx
 
-from genai_compiler.convert import place_new
+from genai_compiler.convert import place_file
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.nodes import all_nodes, graphs_of
+from genai_compiler.writable import hold_file
 
 
-def convert_ort(source: Path, target: Path) -> None:
-    """Write the graph at `source` to the new file `target`.
+def convert_ort(source: Path, target: Path, force: bool = False) -> None:
+    """Write the graph at `source` to the file `target`; force: over one that is there.
 
-    Raises CompileError: output-exists, bad-output, unreadable-graph; ModuleNotFoundError without ONNX Runtime; OSError.
+    Raises CompileError: output-exists, bad-output, disk-failed, unreadable-graph; ModuleNotFoundError without ONNX
+    Runtime; OSError.
     """
-    if target.exists() or target.is_symlink():
-        what = f"there is a file {target.name!r} already, and no file is replaced"
-        raise CompileError([Problem("output-exists", Place(target.name), "", what, "choose another with -o")])
-    if not target.parent.is_dir():
-        what = f"there is no folder {target.parent.as_posix()!r}"
-        raise CompileError([Problem("bad-output", Place(target.name), "", what, "make it, or choose another with -o")])
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".convert-") as part:
+    hold_file(target, force)
+    with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=".convert-") as part:
         made = Path(part) / target.name
         _saved_by_onnxruntime(source, made)
         model = onnx.load(made)
         _name_graphs(model, target.stem)
         onnx.save(model, made)
-        place_new(made, target)
+        place_file(made, target, force)
 
 
 def _saved_by_onnxruntime(source: Path, target: Path) -> None:

@@ -1,8 +1,13 @@
 """What is wrong with a package, in the user's terms: one `Problem` a fault, all of them in one `CompileError`."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+LONGEST = 300
+"""Characters of a word that a message shows whole: no part of a path may be longer, and what is reads as noise."""
+_ENDLESS = re.compile(rf"\S{{{LONGEST + 1},}}")
 
 
 def counted(number: int, noun: str) -> str:
@@ -14,12 +19,11 @@ def printable(text: str) -> str:
     """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
 
     Names of a package stand in messages, and a package is made by others. Lines after the first are indented, so that
-    none can pass for a message of its own.
+    none can pass for a message of its own. Of an endless word (a file's name, say) both ends are shown.
     """
-    if text.isprintable():
-        return text
-    shown = (each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
-    return "".join(shown)
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
+    return _ENDLESS.sub(lambda found: f"{found[0][:80]}...{found[0][-40:]}", text)
 
 
 class Severity(StrEnum):

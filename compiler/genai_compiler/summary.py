@@ -5,10 +5,10 @@ from pathlib import Path
 
 from genai_compiler.driver import Compiled
 from genai_compiler.plan.edits import Linked
-from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
+from genai_compiler.plan.ir import Component
 from genai_compiler.plan.speculation import Speculation
-from genai_compiler.plan.uses import walk
-from genai_compiler.problem import counted, printable
+from genai_compiler.problem import printable
+from genai_compiler.session_runs import runs_text
 
 RUNTIME = "the runtime"
 
@@ -29,7 +29,7 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         yield f"  components  {made}"
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
-        yield f"  runs        {_runs(plan)}"
+        yield f"  runs        {runs_text(plan)}"
         hosted = [each.name for each in plan.components if each.host is not None]
         if hosted:
             yield f"  host        {', '.join(hosted)} (numpy)"
@@ -52,19 +52,3 @@ def _drafts(found: Speculation) -> str:
     if found.drafting is None:
         return f"none by {found.proposer}: {found.reason}"
     return f"{found.proposer}, up to {found.width} a block, {'by itself' if found.by_itself else 'on request'}"
-
-
-def _runs(plan: Plan) -> str:
-    """Session runs before, and in one iteration of, the outermost loop."""
-    loop = next((op for op in plan.body if isinstance(op, Loop)), None)
-    before = _count(tuple(op for op in plan.body if not isinstance(op, Loop)), plan)
-    if loop is None:
-        return f"{counted(before, 'session run')} an invocation"
-    again = counted(_count((*loop.body, *loop.advance), plan), "session run")
-    return f"{again} a token (iteration), {before} before the first"
-
-
-def _count(ops: tuple[Op, ...], plan: Plan) -> int:
-    replaceable = sum(len(op.members) for op in walk(ops) if isinstance(op, Fused))
-    hosted = sum(isinstance(op, Invoke) and plan.component(op.component).host is not None for op in walk(ops))
-    return sum(isinstance(op, Invoke | Decode | SpeculativeBlock) for op in walk(ops)) - replaceable - hosted

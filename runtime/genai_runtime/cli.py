@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any
 from genai_runtime.ahead import OPENING
 from genai_runtime.chat_messages import with_media
 from genai_runtime.command_line import (
-    FLOATS,
-    WHOLE,
     parse,
     refuse_generation_options,
     refuse_picture_options,
     refuse_text_options,
 )
-from genai_runtime.file_forms import WAV, hold_ending
-from genai_runtime.problem import GenaiError, LoadError, RequestError
+from genai_runtime.command_options import FLOATS, WHOLE
+from genai_runtime.file_forms import NPY, WAV, hold_ending
+from genai_runtime.problem import GenaiError, LoadError, RequestError, printable
 
 if TYPE_CHECKING:
     from genai_runtime.generation import Generation
@@ -39,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. Heavy modules are imported inside, where an interrupt has an answer."""
     _open_closed_streams()
     try:
-        arguments = parse(__doc__ or "", argv)
+        arguments = parse(argv)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to stop
@@ -76,18 +75,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except OSError as failure:
         _silence()
-        print(f"genai-run: can't read or write: {failure}", file=sys.stderr)
+        print(printable(f"genai-run: can't read or write: {failure}"), file=sys.stderr)
         return EXIT_INPUT
 
 
 def _hold_files(arguments: argparse.Namespace) -> None:
-    """What is to be written has a place, said before anything is loaded. Raises RequestError."""
-    from genai_runtime.writable import hold_writable
+    """What is to be written has a place, and what is to be read is there: said before anything is loaded.
+
+    Raises RequestError: those of writable.py; `no-file`, `file-ending` for speech.
+    """
+    from genai_runtime.writable import hold_readable, hold_writable
 
     if arguments.save is not None:
         hold_writable(arguments.save, arguments.typed["save"])
+        if arguments.speech is not None:
+            hold_ending(arguments.save, WAV)  # the only form of speech
     if arguments.profile:
         hold_writable(arguments.profile, "--profile")
+    for medium in ("image", "audio"):
+        for each in getattr(arguments, medium):
+            hold_readable(each, f"--{medium}")
+    for name, _, value in (each.partition("=") for each in arguments.input):
+        if value.endswith(NPY):
+            hold_readable(value, f"--input {name}")
+    if arguments.speech is not None and arguments.save is None:
+        raise RequestError("no-file", "--speech makes a sound, and nothing says where to", help="add --save FILE.wav")
 
 
 def _say_refused(refused: GenaiError) -> None:
@@ -161,10 +173,7 @@ def _serve(model: "Model", arguments: argparse.Namespace) -> int:
 
 
 def _say(model: "Model", arguments: argparse.Namespace) -> int:
-    """Speech to a file. Raises RequestError `no-file` without one, `file-ending`."""
-    if arguments.save is None:
-        raise RequestError("no-file", "--speech makes a sound, and nothing says where to", help="add --save FILE.wav")
-    hold_ending(arguments.save, WAV)  # the only form of speech; said before the work
+    """Speech to a file, which _hold_files has looked at."""
     audio = model.speech(arguments.speech, arguments.instructions)
     print(f"{audio.save(arguments.save)}: {audio.content_type}, {audio.channels} x {audio.sample_rate} Hz")
     return EXIT_DONE

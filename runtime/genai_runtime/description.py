@@ -10,7 +10,7 @@ from genai_runtime.sessions import Sessions
 from genai_runtime.speculation import described as drafting
 
 
-def _is_asked_for(given: Mapping[str, Any]) -> bool:
+def is_asked_for(given: Mapping[str, Any]) -> bool:
     """Whether a caller has to give it: `run` refuses to go without. What the document itself holds is no question."""
     answered = given["source"] == "request" and given["role"] in {*ROLES.values(), ROW_SELECTION}
     return bool(given["required"]) and given["default"] is None and not answered
@@ -24,7 +24,7 @@ def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
         "compiler": data["compiler"],
         "identity": data["identity"],
         "cache_dependencies": data["cache_dependencies"],
-        "inputs": [{**each, "required": _is_asked_for(each)} for each in data["inputs"]],
+        "inputs": [{**each, "required": is_asked_for(each)} for each in data["inputs"]],
         "media": [{name: each[name] for name in ("kind", "input", "tensors", "required")} for each in data["media"]],
         "outputs": data["outputs"],
         "profiles": [

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from genai_runtime.detokenize import Detokenizer
+from genai_runtime.origins import Origins
 from genai_runtime.problem import GenaiError, RequestError
 from genai_runtime.request import Shared
 from genai_runtime.result import Result
@@ -83,10 +84,11 @@ class Generation:
         context: int = 0,
         whole: bool = False,
         timings: "Timings | None" = None,
+        origins: Origins | None = None,
     ) -> None:
         """whole: a stop string lets the run come to its own end behind it, because a session keeps what the run has.
 
-        timings: notes the making of text.
+        timings: notes the making of text. origins: where a failed step stands in the package's own document.
         """
         self._timings = timings
         self._text, self._stopped, self._whole = text, shared.stopped, whole
@@ -96,7 +98,8 @@ class Generation:
         self._busy, self._reading = Lock(), Lock()
         self._begun = time.perf_counter()
         self._audience = shared.audience
-        self._running = Running(runs, self._rows, text.output, text.replaces, text.end_ids, context, self._audience)
+        output = text.output, text.replaces, text.end_ids
+        self._running = Running(runs, self._rows, *output, context, self._audience, origins or {})
         self._events = tokens_of(self._running)
 
     # ---- running -----------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ _POLICY = {
     "by_graph": [str],
     "most": int,
 }
+_HELD = {"length": int, "input": str}
 _STORED = {"made": {"onnxruntime": str, "system": str, "processor": str}, "graphs": dict}
 _STORED_GRAPH = {"file": str, "weights": str, "sha256": str}
 _SPECULATION = {"width": int, "by_itself": bool, "driven": bool, "reason": str}
@@ -219,6 +220,11 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(data["speculation"], _SPECULATION, "speculation")
     if isinstance(data.get("policy_graphs"), dict):
         yield from _shape_faults(data["policy_graphs"], _POLICY, "policy_graphs")
+    held = data["generation"].get("held") if isinstance(data.get("generation"), dict) else None
+    if held is not None:
+        yield from _shape_faults(held, _HELD, "generation.held")
+    if data.get("origins") is not None:
+        yield from _shape_faults(data["origins"], dict, "origins")
     for key in ("opens", "on_demand"):
         yield from _shape_faults(data.get(key, []), [str], key)
     if data.get("stored") is not None:

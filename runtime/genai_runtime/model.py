@@ -17,7 +17,8 @@ from genai_runtime.lora.asked import Asked, wishes_of
 from genai_runtime.manifest import Manifest
 from genai_runtime.media_inputs import File, MediaInputs
 from genai_runtime.options import refuse_overrides, resolve_limits, resolve_sampling
-from genai_runtime.problem import ExecutionError, RequestError
+from genai_runtime.origins import Origins, in_own_terms
+from genai_runtime.problem import GenaiError, RequestError
 from genai_runtime.profiles import Profile, profiles_of
 from genai_runtime.prompting import Prompting
 from genai_runtime.request import Audience, Event, Request, Shared, Tally
@@ -115,7 +116,8 @@ class Model(Speaking, DrawingSide):
             requests = self._requests.workflow(prompts, limits, sampling, stop_on_eos, shared.audience, further)
         runs: list[Callable[[], Run]] = [lambda make=make: turn.run(executor, make, seen) for make in requests]  # type: ignore[misc]
         context = limits.context if decoded else 0
-        return Generation(runs, prompts, text, shared, context, turn.store is not None, self.timings)
+        kept = turn.store is not None
+        return Generation(runs, prompts, text, shared, context, kept, self.timings, self._origins)
 
     def count_tokens(
         self,
@@ -264,11 +266,12 @@ class Model(Speaking, DrawingSide):
 
         try:
             result = yield from turn.run(executor, request)
-        except ExecutionError as failure:
+        except GenaiError as failure:
+            told = in_own_terms(failure, self._origins)
             help = context_help(failure, self._manifest.data, turn.with_prefix(tensors))
-            if not help:
+            if told is failure and not help:
                 raise
-            raise ExecutionError(failure.code, failure.what, help=help, origin=failure.origin) from failure
+            raise type(told)(told.code, told.what, help=help or told.help, origin=told.origin) from failure
         return replace(result, profiles=self.profiles, media=self._media)
 
     def _turn(self, session: str | None) -> Turn:
@@ -330,6 +333,11 @@ class Model(Speaking, DrawingSide):
     def _generation(self) -> Mapping[str, Any]:
         generation: Mapping[str, Any] = self._manifest.data["generation"]
         return generation
+
+    @property
+    def _origins(self) -> Origins:
+        """Empty in a folder of before there were any."""
+        return self._manifest.data.get("origins") or {}
 
     @property
     def _text_files(self) -> TextFiles:

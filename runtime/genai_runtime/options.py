@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from genai_runtime.context import shorten
 from genai_runtime.problem import LoadError, RequestError
 from genai_runtime.sample import SamplingOptions
 from genai_runtime.values import Array, from_bfloat16
@@ -156,7 +157,7 @@ def resolve_limits(
         raise RequestError(
             "context-exceeded",
             f"the prompt has {longest} tokens and max_new_tokens is {said}; the context holds {context} in all",
-            help="shorten the prompt",
+            help=shorten(context),
         )
     left = _left(prompts, context, generation) if None in wanted else [0] * len(prompts)
     return Limits(tuple(room if own is None else int(own) for own, room in zip(wanted, left, strict=True)), context)

@@ -1,16 +1,21 @@
 """What can go wrong at run time, in the user's terms. Each has a stable code and, where there is one, a way out."""
 
+import re
+
+LONGEST = 300
+"""Characters of a word that a message shows whole: no part of a path may be longer, and what is reads as noise."""
+_ENDLESS = re.compile(rf"\S{{{LONGEST + 1},}}")
+
 
 def printable(text: str) -> str:
     """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
 
     Names of a package stand in messages, and a package is made by others. Lines after the first are indented, so that
-    none can pass for a message of its own.
+    none can pass for a message of its own. Of an endless word (a file's name, say) both ends are shown.
     """
-    if text.isprintable():
-        return text
-    shown = (each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
-    return "".join(shown)
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else "\n    " if each == "\n" else repr(each)[1:-1] for each in text)
+    return _ENDLESS.sub(lambda found: f"{found[0][:80]}...{found[0][-40:]}", text)
 
 
 class GenaiError(Exception):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from genai_runtime.detokenize import Detokenizer
+from genai_runtime.origins import Origins, in_own_terms
+from genai_runtime.problem import GenaiError
 from genai_runtime.request import Audience, Event, Request
 from genai_runtime.result import Result
 from genai_runtime.stop_strings import StopStrings
@@ -55,6 +57,7 @@ class Running:
 
     output: the one that has the tokens; replaces: its emits replace what was there. audience: what the runs know of
     their reader, who wants no event after the first when `quiet`. current: the run in progress; result: the last run's.
+    origins: where a failed step stands in the package's own document.
     It holds no iterator over itself: a generation that is dropped half-way lets its buffers go at once.
     """
 
@@ -65,6 +68,7 @@ class Running:
     end_ids: frozenset[int]
     context: int
     audience: Audience
+    origins: Origins
     quiet: bool = False
     current: Run | None = None
     result: Result | None = None
@@ -101,6 +105,11 @@ def _events(running: Running, run: Run, rows: list[Row], base: int) -> Iterator[
         except StopIteration as done:
             running.result = done.value
             return
+        except GenaiError as failure:
+            told = in_own_terms(failure, running.origins)
+            if told is failure:
+                raise
+            raise told from failure
         if audience.cancelled:
             return
         if event.output != wanted:

@@ -1,7 +1,9 @@
 """A measured table follows from its times by arithmetic; measuring tells how far it is; the command writes it whole."""
 
+import errno
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -170,7 +172,11 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(
     (tmp_path / "file").write_text("", "utf-8")
     assert main(["--calibrate", "-o", str(tmp_path / "file" / "costs.json")]) == 2
     assert " bad-output: " in capsys.readouterr().err
-    monkeypatch.setattr(os, "access", lambda *asked: False)
+
+    def denied(**asked: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", denied)  # root may write everywhere
     assert main(["--calibrate", "-o", str(tmp_path / "new" / "costs.json")]) != 0
     assert " disk-failed: " in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["file"]

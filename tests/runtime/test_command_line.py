@@ -21,12 +21,12 @@ SLIPS = [
 @pytest.mark.parametrize(("words", "said"), SLIPS, ids=str)
 def test_a_slip_is_told_with_what_was_meant(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        parse("", ["folder", *words])
+        parse(["folder", *words])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
 
 
 def test_what_is_like_no_option_has_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse("", ["folder", "--zzzz"])
+        parse(["folder", "--zzzz"])
     assert capsys.readouterr().err.endswith("unrecognized arguments: --zzzz\n")

@@ -201,7 +201,10 @@ def test_an_interrupted_drain_keeps_what_was_made(
     with pytest.raises(expected, match="enough") as raised:
         generation.tokens  # noqa: B018
     if isinstance(raised.value, ExecutionError):
-        assert (raised.value.code, raised.value.origin) == ("step-failed", "pipeline.workflow.steps[0].steps[0]")
+        assert (raised.value.code, raised.value.origin) == (
+            "step-failed",
+            "genai_config.json:16 model.decoder.filename",
+        )
     (row,) = generation.partial
     assert row.tokens == greedy(FIXTURES / CASE / "model.onnx", PROMPT, runs, ())
     assert row.finish_reason == ("failed" if failure is RuntimeError else "cancelled")

@@ -128,3 +128,14 @@ def test_adapters_have_spans_of_their_own(compiled: Compiled) -> None:
         assert any(each.name.startswith("adapter: ") for each in model.timings.shares())
     drawn = {each for each in stated if each.endswith(".default")}
     assert seen == set(stated) - drawn
+
+
+def test_without_a_file_the_table_alone_is_told(
+    compiled: Compiled, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(compiled("tiny-gqa-v1")[0]), "--tokens", "1,5,9", "-n", "4", "--profile"]) == 0
+    told = capsys.readouterr().err
+    assert "session run: decoder" in told
+    assert "trace:" not in told
+    assert list(tmp_path.iterdir()) == []

@@ -68,6 +68,18 @@ def test_an_interrupt_at_work(module: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
+@pytest.mark.parametrize("more", ["", " from stop"])
+def test_what_fails_on_the_way_out_of_an_interrupt_is_none_of_its_own(more: str, tmp_path: Path) -> None:
+    work = AT_WORK.replace(
+        "    signal.raise_signal(signal.SIGINT)\n",
+        "    try:\n        signal.raise_signal(signal.SIGINT)\n    except KeyboardInterrupt as stop:\n"
+        f"        raise RuntimeError('the child has ended'){more}\n",
+    )
+    assert "the child" in work
+    done = run("tools.serve_requests", work, tmp_path)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_a_fault_still_has_its_traceback(tmp_path: Path) -> None:
     done = run("tools.serve_requests", AT_WORK.replace("signal.raise_signal(signal.SIGINT)", "1 / 0"), tmp_path)
     assert done.returncode == 1

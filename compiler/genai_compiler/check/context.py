@@ -1,12 +1,14 @@
 """How many positions prompt and output may have together: what the document states, and what its decoders' graphs hold.
 
 A document that was lowered from another dialect states a length that its graphs have limited already. An authored one
-states what it likes, or nothing; what its decoder's tables of positions hold is then read from the graph.
+states what it likes, or nothing; what its decoder's tables of positions hold is then read from the graph, and what the
+cells hold that the prompt's tokens, or their keys and values, go to (check/held_tokens.py).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from genai_compiler.check.held_tokens import held_tokens
 from genai_compiler.check.walk import branches
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.document import BranchStep, Component, InvokeStep, LoopStep, SequenceStep, Step
@@ -23,13 +25,15 @@ _SEQUENCE = frozenset({"token_ids", "inputs_embeds"})
 @dataclass(frozen=True)
 class Context:
     """length: positions of prompt and output together, 0 where nobody says. stated: what the document says, 0 for
-    nothing. component: whose table of positions is the shortest, "" where none is known; rows: of that table.
+    nothing. component: whose table of positions is the shortest, "" where none is known; rows: of that table. held:
+    tokens that the workflow's cells hold at most, and the input that says so, None without such a bound.
     """
 
     length: int
     stated: int
     component: str
     rows: int
+    held: tuple[int, str] | None = None
 
 
 def context_of(package: Package) -> Context:
@@ -37,7 +41,9 @@ def context_of(package: Package) -> Context:
     model = package.metadata.model
     stated = (model.max_sequence_length if model is not None else None) or 0
     rows, component = min(_tables(package), default=(0, ""))
-    return Context(min(filter(None, (stated, rows)), default=0), stated, component, rows)
+    held = held_tokens(package.workflow)
+    bounds = (stated, rows, held[0] if held is not None else 0)
+    return Context(min(filter(None, bounds), default=0), stated, component, rows, held)
 
 
 def context_doubts(package: Package) -> tuple[Problem, ...]:
@@ -57,7 +63,11 @@ def context_doubts(package: Package) -> tuple[Problem, ...]:
 def context_notes(package: Package) -> Iterator[str]:
     """What bounds prompt and output where only a graph says it."""
     found = context_of(package)
-    if found.component and not found.stated:
+    most = min(filter(None, (found.stated, found.rows)), default=0)
+    if found.held is not None and (not most or found.held[0] < most):
+        length, name = found.held
+        yield f"prompt and output: {length} tokens at most, for '{name}' bounds what the cells hold"
+    elif found.component and not found.stated:
         yield f"prompt and output: {found.rows} tokens at most, for the positions of '{found.component}' are a table"
 
 

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from errno import EACCES
 from pathlib import Path
 
 from genai_compiler.costs.files import USER_WORD, user_costs_file, write_costs
 from genai_compiler.costs.table import Costs, at, shipped_costs
 from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.writable import hold_file, hold_folder
 
 SHOWN = 32768
 """The extent of which a summary speaks."""
@@ -16,7 +16,7 @@ SHOWN = 32768
 def calibrate(output: Path | None, quiet: bool) -> tuple[str, ...]:
     """Measure, and write the table to a file (None: the user's own); lines for a person.
 
-    Raises CompileError `onnxruntime-missing`, `bad-output`; OSError where it can't be written.
+    Raises CompileError `onnxruntime-missing`, `bad-output`, `disk-failed`; OSError where it can't be written after all.
     """
     file = output if output is not None else user_costs_file(os.environ)
     _check_place(file)
@@ -29,13 +29,13 @@ def calibrate(output: Path | None, quiet: bool) -> tuple[str, ...]:
 def _check_place(file: Path) -> None:
     """What can be known before measuring, which takes a while. Raises as calibrate."""
     above = next(each for each in file.absolute().parents if each.exists())
-    what = f"'{file}' is a folder; a table of costs is one file" if file.is_dir() else ""
     if not above.is_dir():
         what = f"'{above}' is a file, so there can be no '{file}'"
-    if what:
         raise CompileError([Problem("bad-output", Place(str(file)), "", what, "name a file with -o")])
-    if not os.access(above, os.W_OK):
-        raise PermissionError(EACCES, os.strerror(EACCES), str(above))
+    if file.absolute().parent == above:
+        hold_file(file, force=True)  # a table that was there is replaced
+    else:
+        hold_folder(file.absolute().parent)
 
 
 def _measured(shown: bool) -> Costs:

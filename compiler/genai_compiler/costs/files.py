@@ -89,7 +89,7 @@ def costs_text(costs: Costs) -> str:
 def write_costs(costs: Costs, file: Path) -> None:
     """Put the table there, whole or not at all; a table that was there is replaced. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    number, name = mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    number, name = mkstemp(prefix=".costs-", dir=file.parent)
     try:
         with os.fdopen(number, "w", encoding="utf-8", newline="\n") as stream:
             stream.write(costs_text(costs))

@@ -12,6 +12,7 @@ from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.kernels import kernels
 from genai_compiler.emit.media_facts import media_facts
+from genai_compiler.emit.origins import origins
 from genai_compiler.emit.policy_graphs import policy_entry
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
@@ -73,6 +74,7 @@ def manifest(
         "sound": sound_side(package)[0],
         "owned_inputs": _owned_inputs(plan, package),
         "adapters": lora_data(package),
+        "origins": origins(plan, package),
         "overridable": [
             {"component": each.name, "replacements": [other.component for other in each.replacements]}
             for each in plan.components
@@ -137,7 +139,7 @@ def _text(package: Package) -> dict[str, str | None]:
 
 
 def _generation(plan: Plan, package: Package) -> dict[str, Any]:
-    metadata, text = package.metadata, package.text
+    metadata, text, context = package.metadata, package.text, context_of(package)
     tokens = next((each.name for each in plan.outputs if each.role == "tokens"), "")
     ids = text.ids
     defaults = metadata.generation.defaults if metadata.generation is not None else None
@@ -154,7 +156,8 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "end_ids": _end_ids(plan, package),
         "pad_id": text.pad,
         **_source_end(plan),
-        "context_length": context_of(package).length,
+        "context_length": context.length,
+        "held": None if context.held is None else {"length": context.held[0], "input": context.held[1]},
         "vocab_size": plan.decoder.vocab_size if plan.decoder else (metadata.model and metadata.model.vocab_size) or 0,
         "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
         "holes": list(ids.holes),

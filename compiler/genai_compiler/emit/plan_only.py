@@ -3,16 +3,19 @@
 from pathlib import Path
 
 from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.writable import hold_folder
 
 PLAN = "plan.txt"
 _PART = "plan.txt.part"
 
 
 def prepare_plan_folder(out: Path, package: Path) -> Path:
-    """The folder to write: new, empty, or one that holds only a plan. Raises CompileError bad-output, output-exists.
+    """The folder to write: new, empty, or one that holds only a plan.
 
+    Raises CompileError bad-output, output-exists, disk-failed.
     A compiled folder is never replaced by a plan, whatever `--force` says of others; a package is never changed.
     """
+    hold_folder(out)
     if package.is_dir() and out.resolve().is_relative_to(package.resolve()):
         what = f"the output '{out}' lies inside the package '{package}'; the package is never changed"
         raise CompileError([Problem("bad-output", Place(str(out)), "", what, "choose another folder with -o")])

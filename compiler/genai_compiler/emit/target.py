@@ -5,6 +5,7 @@ from pathlib import Path
 
 from genai_compiler.emit.leftovers import clear_leftovers
 from genai_compiler.problem import CompileError, Place, Problem
+from genai_compiler.writable import hold_folder, hold_name
 
 MANIFEST, EXECUTOR = "manifest.json", "executor.py"
 OURS = ("format", "abi", "executor_sha256")
@@ -15,8 +16,10 @@ MAX_MANIFEST = 64 << 20
 def prepare_target(out: Path, package: Path, force: bool) -> Path:
     """The folder to write, links followed; what killed runs left beside it is cleared away.
 
-    Raises CompileError: bad-output, output-exists.
+    Raises CompileError: bad-output, output-exists, disk-failed.
     """
+    if package.is_dir():  # else that is to be said
+        hold_name(out)
     target = _followed(out)
     if target.name in ("", ".."):
         what = f"the output '{out}' has no name of its own, and a folder is replaced by renaming"
@@ -25,6 +28,8 @@ def prepare_target(out: Path, package: Path, force: bool) -> Path:
     if whole == root or whole.is_relative_to(root) or root.is_relative_to(whole):
         what = f"the output '{out}' and the package '{package}' lie inside each other; the package is never changed"
         raise _refused("bad-output", out, what, "choose another folder with -o")
+    if package.is_dir():
+        hold_folder(target)
     clear_leftovers(target)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return target

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from genai_compiler.problem import Place, Problem
+from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.files import METADATA_NAMES
 from genai_compiler.read.genai_config import CONFIG_NAME
 from genai_compiler.read.suggest import closest
@@ -27,6 +27,17 @@ def not_a_package(root: Path) -> Problem | None:
         help = f"compile the folder of one variant, with a {CONFIG_NAME}"
         return Problem("unsupported-package-class", Place(COMPONENTS), "", what, help)
     return None
+
+
+def hold_name(root: Path) -> None:
+    """A package's path is one that the operating system could have. Raises CompileError `no-package`."""
+    try:
+        root.exists()
+    except (OSError, ValueError) as failure:
+        said = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+        what = f"there can be no package '{root}': {said}"
+        help = "name the folder that holds inference_metadata.yaml or genai_config.json"
+        raise CompileError([Problem("no-package", Place(root.name), "", what, help)]) from failure
 
 
 def near_folder(absent: Path) -> str:
