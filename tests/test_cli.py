@@ -11,10 +11,11 @@ from pathlib import Path
 
 import genai_runtime
 import pytest
-from genai_compiler import convert_command, driver
+from genai_compiler import cli, convert_command, driver
 from genai_compiler.cli import main
 from genai_compiler.driver import STAGES
 from genai_compiler.emit import folder as folder_module
+from genai_runtime import cli as run_cli
 
 from tests.conftest import FIXTURES
 
@@ -348,3 +349,25 @@ def test_a_real_interrupt(package: Path) -> None:
         _, err = running.communicate(timeout=30)
     assert (running.returncode, err) == (3, "interrupted: nothing was written\n")
     assert names(package.parent) == ["package"]
+
+
+class Cut:
+    """CPython 3.11 raises another error for one that is raised here."""
+
+    def __set_name__(self, *_: object) -> None:
+        raise KeyboardInterrupt
+
+
+def made(*_: object) -> type:
+    return type("Made", (), {"field": Cut()})
+
+
+def test_an_interrupt_while_a_class_is_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As imports do, many times: it is an interrupt, no bug of ours."""
+    monkeypatch.setattr(cli, "_run", made)
+    monkeypatch.setattr(run_cli, "_hold_files", made)
+    assert cli.main([str(tmp_path)]) == 3
+    assert run_cli.main([str(tmp_path), "--prompt", "a"]) == 3
+    assert capsys.readouterr().err == "interrupted: nothing was written\n\ninterrupted\n"

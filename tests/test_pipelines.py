@@ -86,6 +86,13 @@ def test_text_goes_to_the_encoder_and_the_output_starts_as_the_file_says(model: 
     assert len({tuple(cross(each, 12)) for each in prompts}) > 1, "the source should matter"
 
 
+def test_rows_of_texts_for_an_encoder_that_takes_padding_for_tokens(model: Models) -> None:
+    prompts = [[9, 14, 30], [7, 8, 9, 10, 11], [40], [30, 14, 9]]
+    rows = model(CROSS).generate(batch=prompts, max_new_tokens=12).rows
+    assert [each.tokens for each in rows] == [cross(each, 12) for each in prompts]
+    assert cross([*prompts[0], 0, 0], 12) != cross(prompts[0], 12), "padding should matter"
+
+
 @pytest.mark.parametrize("frames", [0, 3])
 @pytest.mark.parametrize("images", [0, 1, 2])
 def test_media_come_with_the_prompt(model: Models, images: int, frames: int) -> None:

@@ -14,6 +14,7 @@ from genai_compiler.passes.left_out import NEEDED
 
 from tests.conftest import CASES, FIXTURES
 from tests.data import needs_data
+from tests.real_packages import PACKAGES
 from tests.reference.cases import Call, Case, load_cases, workflow_packages
 from tests.reference.document import read_document
 from tests.reference.values import Array
@@ -211,6 +212,25 @@ def test_what_cannot_be_left_out_is_refused(
     assert code in err
     assert said in err
     assert not (tmp_path / "out").exists()
+
+
+def test_caches_of_a_fixed_size_need_their_place() -> None:
+    """A decoder that takes its caches at full size only; by what numbers it writes is no matter of the pass."""
+    with pytest.raises(CompileError) as refused:
+        compile_package(FIXTURES / "tiny-stages-v1", options=Options(without=("place_state",)))
+    assert [each.code for each in refused.value.problems] == ["needed-pass"]
+    assert "the caches of 'decoder'" in refused.value.problems[0].what
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["mobius-llama-static", "mobius-gemma4-static"])
+def test_caches_that_are_written_by_numbers_do_not(name: str, tmp_path: Path) -> None:
+    found = list[list[int]]()
+    for form, left in (("whole", ()), ("part", ("place_state",))):
+        compile_package(PACKAGES / name, tmp_path / form, Options(without=left))
+        with genai_runtime.load(tmp_path / form, threads=1) as model:
+            found.append(model.generate([7, 9], max_new_tokens=6, stop_on_eos=False, temperature=0).tokens)
+    assert found[0] == found[1]
 
 
 def test_every_fault_of_the_option_is_named() -> None:

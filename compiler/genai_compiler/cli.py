@@ -47,8 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(parse(STAGES, argv))
     except ModuleNotFoundError as missing:
         return _missing(missing)
-    except InternalError as bug:
-        _say_bug(bug)
+    except (InternalError, RuntimeError) as failure:
+        if isinstance(failure.__cause__, KeyboardInterrupt):  # CPython 3.11: an interrupt while a class is made
+            return _interrupted()
+        if not isinstance(failure, InternalError):
+            raise
+        _say_bug(failure)
         return EXIT_BUG
     except MemoryError:
         what = "this machine's memory does not suffice for the package: nothing was written"
@@ -57,8 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return EXIT_INPUT
     except KeyboardInterrupt:
-        print("interrupted: nothing was written", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:  # who read our output has gone
         _silence()
         return EXIT_INTERRUPTED
@@ -78,6 +81,11 @@ def _missing(module: ModuleNotFoundError) -> int:
         return EXIT_BUG
     print(MISSING.format(extra="compile", module=name), file=sys.stderr)
     return EXIT_INPUT
+
+
+def _interrupted() -> int:
+    print("interrupted: nothing was written", file=sys.stderr)
+    return EXIT_INTERRUPTED
 
 
 def _say_bug(bug: InternalError) -> None:

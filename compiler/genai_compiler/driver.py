@@ -46,7 +46,7 @@ from genai_compiler.plan.memory import MemoryPlan
 from genai_compiler.plan.place_entries import place_entries
 from genai_compiler.plan.processor_files import processor_faults
 from genai_compiler.plan.report import Report
-from genai_compiler.plan.row_scales import row_notes
+from genai_compiler.plan.shared_rows import row_notes
 from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import changed_effects, verify

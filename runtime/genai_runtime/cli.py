@@ -67,9 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"genai-run needs {name}, which is not installed: pip install genai-compile", file=sys.stderr)
         return EXIT_INPUT
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        _leave_openings()
-        return EXIT_INTERRUPTED
+        return _interrupted()
+    except RuntimeError as failure:
+        if not isinstance(failure.__cause__, KeyboardInterrupt):  # CPython 3.11: an interrupt while a class is made
+            raise
+        return _interrupted()
     except BrokenPipeError:  # who read our output has gone
         _silence()
         return EXIT_INTERRUPTED
@@ -105,6 +107,12 @@ def _hold_files(arguments: argparse.Namespace) -> None:
 def _say_refused(refused: GenaiError) -> None:
     more = "" if refused.help else f"\n  help: genai-compile --explain {refused.code} says what it means"
     print(f"genai-run: {refused}{more}", file=sys.stderr)
+
+
+def _interrupted() -> int:
+    print("\ninterrupted", file=sys.stderr)
+    _leave_openings()
+    return EXIT_INTERRUPTED
 
 
 def _leave_openings() -> None:

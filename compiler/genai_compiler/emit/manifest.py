@@ -21,7 +21,7 @@ from genai_compiler.plan.ir import Decode, Emit, Output, Plan
 from genai_compiler.plan.on_demand import on_demand
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.processor_files import PROCESSORS
-from genai_compiler.plan.row_scales import scaled_together
+from genai_compiler.plan.shared_rows import share_padded, share_runs
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import AdapterImplementation, ApplicationSource, GenerationDefaults
@@ -146,8 +146,8 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
     return {
         "policy": "runtime" if plan.decoder is not None else "workflow",
         "sampler_mode": _sampler_mode(package),
-        "ragged": plan.decoder is not None and plan.decoder.ragged,
-        "alone": plan.decoder is not None and (plan.decoder.alone or scaled_together(plan, package) is not None),
+        "ragged": share_padded(plan),
+        "alone": plan.decoder is not None and not share_runs(plan, package),
         "prompt_decoded": prompt_decoded(plan),
         "tokens_output": tokens,
         "tokens_replace": any(

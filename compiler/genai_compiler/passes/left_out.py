@@ -1,12 +1,15 @@
 """Which passes a compilation does without: to see what one of them does, and to hold the program against itself.
 
-Only optimisations can be left out. `peel_prompt` can't: a decoder loop is written in its rotated form only.
+Only optimisations can be left out. `peel_prompt` can't: a decoder loop is written in its rotated form only. Nor can
+`place_state` where a graph fixes how many positions its caches have and no number says where it writes: they can't
+grow.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from genai_compiler.plan.ir import Plan
+from genai_compiler.plan.state import PAGES, StateGroup
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.suggest import did_you_mean, listed
 
@@ -34,9 +37,23 @@ def _problems(names: Sequence[str], passes: Sequence[str]) -> Iterator[Problem]:
 
 
 def left_out(plan: Plan, names: Sequence[str]) -> Plan:
-    """The plan that the other passes start from: it says what is left out, and that nobody drafts where that is."""
+    """The plan that the other passes start from: it says what is left out, and that nobody drafts where that is.
+
+    Raises CompileError `needed-pass` for one that this plan can't do without.
+    """
+    written = plan.decoder is not None and any(each.kind == "written" for each in plan.decoder.counts)
+    fixed = next(filter(_is_fixed, plan.groups), None) if not written else None
+    if fixed is not None and "place_state" in names:
+        what = f"place_state can't be left out: the caches of '{fixed.component}' have a fixed size, and do not grow"
+        raise CompileError([Problem("needed-pass", WITHOUT, "", what, "leave out other passes only")])
     found = plan.speculation
     if found is not None and found.drafting is not None and "speculate" in names:
         plan = replace(plan, speculation=replace(found, drafting=None, reason="compiled --without speculate"))
     notes = (f"{name}: left out, as --without asks" for name in sorted(set(names)))
     return replace(plan, decisions=(*plan.decisions, *notes))
+
+
+def _is_fixed(group: StateGroup) -> bool:
+    """Whether the graph takes a group at its full size only."""
+    paged = any(PAGES in each.dims for each in group.slots)
+    return group.storage != "shifted" and (group.capacity is not None or paged)
