@@ -235,3 +235,46 @@ def test_a_name_that_the_configuration_knows_is_not_asked_for_under_another(tmp_
     assert problem.help == (
         "'lstm_hidden_state' is known, but a graph that takes it is not compiled; export without it"
     )
+
+
+def alone(counts: str) -> ModelProto:
+    """The decoder over a source of zeros of its own, with positions from a table: counts is the input for them."""
+    model = recurrent()
+    kept = [each for each in model.graph.input if each.name != "encoder_hidden_states"]
+    del model.graph.input[:]
+    model.graph.input.extend([*kept, value(counts, INT64, [1])])
+    model.graph.initializer.extend(
+        [
+            numpy_helper.from_array(np.zeros((1, 1, HIDDEN), np.float32), "encoder_hidden_states"),
+            numpy_helper.from_array(weight(30, 32, HIDDEN), "places"),
+        ]
+    )
+    first = next(each for each in model.graph.node if each.output[0] == "x0")
+    first.output[0] = "looked"
+    model.graph.node.insert(1, node("Gather", ["places", counts], ["placed"]))
+    model.graph.node.insert(2, node("Add", ["looked", "placed"], ["x0"]))
+    return model
+
+
+@pytest.mark.parametrize("named", ["by_the_block", "by_the_graph"])
+def test_the_count_of_runs_in_other_dialects(named: str, tmp_path: Path) -> None:
+    """`position_ids_input` names it in `model.io`; in a plain folder it is the one number that looks into a table."""
+    (folder := tmp_path / "p").mkdir()
+    save(alone("step"), folder / "model.onnx")
+    if named == "by_the_block":
+        io = {"token_input": "input_ids", "logits_output": "logits", "position_ids_input": "step"}
+        document = {"model": {"max_sequence_length": 32, "io": io}}
+        (folder / "inference_metadata.yaml").write_text(yaml.safe_dump(document))
+    else:
+        stated = {"vocab_size": VOCABULARY, "max_position_embeddings": 32, "eos_token_id": END}
+        (folder / "config.json").write_text(json.dumps(stated))
+    compile_package(folder, out=tmp_path / "out")
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    prompt, state, tokens = [5, 9, 11], np.zeros((LAYERS, 1, HIDDEN), np.float32), list[int]()
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        made = loaded.generate(prompt, max_new_tokens=6, temperature=0, stop_on_eos=False).tokens
+    for at, each in enumerate([*prompt, *made[:-1]]):
+        feeds = {"input_ids": np.array([each]), "rnn_states_prev": state, "step": np.array([at])}
+        logits, state = session.run(None, feeds)
+        tokens.append(int(logits.argmax()))
+    assert made == tokens[len(prompt) - 1 :]
