@@ -12,9 +12,11 @@ from typing import Any
 
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.matching import listed, rank_of
+from genai_compiler.lower.media_notes import AUDIO, IMAGE
 from genai_compiler.lower.pipeline_places import as_wide
 from genai_compiler.lower.plain_front import per_token
 from genai_compiler.lower.plain_ports import PlainPorts
+from genai_compiler.lower.sound_roles import BANDS
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.signature import Port, Signature
 
@@ -164,7 +166,8 @@ def _of_embeddings(
     tokens: dict[str, int] = {}
     alone = len(embedding.signature.inputs) == 1
     for at, other in enumerate(others):
-        joined, token = list(_wires(f"media{at or ''}", other, "embedding", embedding)), _entry_token(other, config)
+        joined = list(_wires(f"media{at or ''}", other, "embedding", embedding))
+        token = _entry_token(other, others, config)
         placed = alone and len(others) == 1 and _over_rows(other, embedding)
         if not joined and not (placed and token):
             return _not_joined(other, alone, placed)
@@ -197,15 +200,30 @@ def _over_rows(other: Candidate, embedding: Candidate) -> bool:
     return len(rows) == 1 and sum(as_wide(each, rows[0]) is not None for each in other.signature.outputs) == 1
 
 
-def _entry_token(other: Candidate, config: Mapping[str, Any]) -> dict[str, int]:
-    """The id that stands for an entry of what a graph makes, as version 2 states it; {} where nobody says it."""
-    pixels = any("float" in each.dtype and rank_of(each) in (4, 5) for each in other.signature.inputs)
-    for kind in ("image", "audio") if pixels else ("audio", "image"):
-        found = [config.get(f"{kind}_token_{word}") for word in ("id", "index")]
-        token = next((each for each in found if type(each) is int and each >= 0), None)
-        if token is not None:
-            return {f"{kind}_token": token}
-    return {}
+def _entry_token(other: Candidate, others: Sequence[Candidate], config: Mapping[str, Any]) -> dict[str, int]:
+    """The id that stands for an entry of what a graph makes, as version 2 states it; {} where nobody says it.
+
+    A graph whose ports tell no medium has the token that is left, where that is one.
+    """
+    kind, sure = _medium(other), {_medium(each) for each in others}
+    said = {each: _stated_token(each, config) for each in (IMAGE, AUDIO)}
+    fits = {each: token for each, token in said.items() if each == kind or (not kind and each not in sure)}
+    found = {f"{each}_token": token for each, token in fits.items() if token is not None}
+    return found if len(found) == 1 else {}
+
+
+def _medium(graph: Candidate) -> str:
+    """Whole pictures have four axes or five, and a grid places patches; sound has bands; "" where neither tells it."""
+    floats = [each.shape or () for each in graph.signature.inputs if "float" in each.dtype]
+    grids = [each for each in graph.signature.inputs if each.dtype in _INTEGERS and (each.shape or ())[1:] == (3,)]
+    if grids or any(len(each) in (4, 5) for each in floats):
+        return IMAGE
+    return AUDIO if any(len(each) == 3 and not {*BANDS}.isdisjoint(each[1:]) for each in floats) else ""
+
+
+def _stated_token(kind: str, config: Mapping[str, Any]) -> int | None:
+    found = [config.get(f"{kind}_token_{word}") for word in ("id", "index")]
+    return next((each for each in found if type(each) is int and each >= 0), None)
 
 
 def _wires(source: str, one: Candidate, target: str, other: Candidate) -> Iterator[tuple[str, str]]:
