@@ -34,7 +34,7 @@ from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
 from genai_compiler.read.one_token import takes_one_token
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.position_tables import table_rows
 from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
@@ -128,13 +128,12 @@ def config_decoder(
     held = [*(each.capacity for each in states), *([shift.columns] if shift is not None else [])]
     length = merge_length(held, table, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
-    own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
-    start_path: DocPath = ("model", "decoder_start_token_id")
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems]
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
-    problems += start_doubts(start.prompt, own_start, named(config, start_path), "model.decoder_start_token_id")
+    spot = named(config, config.start_path)
+    problems += start_doubts(start.prompt, text.decoder_start, spot, format_path(config.start_path))
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
     facts = DecoderFacts(
@@ -161,7 +160,7 @@ def config_decoder(
         extras=ports.extras,
         front=start.front,
         prompt=start.prompt,
-        start=own_start if start.prompt != PROMPT else None,
+        start=text.decoder_start if start.prompt != PROMPT else None,
         paged=with_pages(paged, length),
         lengths=ports.lengths,
         window=joined.window if joined is not None else None,

@@ -29,7 +29,7 @@ from genai_compiler.lower.pipeline_edges import (
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
-from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search, text_facts
+from genai_compiler.lower.pipeline_request import context_length, merged_config, place_of_search
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, refuse_cut, source_mask
 from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.plugin_workflow import way_out
@@ -48,7 +48,7 @@ from genai_compiler.read.pipeline_text import read_pipeline
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, Signature
-from genai_compiler.read.text_facts import TextFacts
+from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _facts(
         path,
         form.text.places,
         stated=_stated(reading, resolving),
-        texts=lambda width: text_facts(form.text, reading.config, width),
+        texts=lambda width: read_text_facts(form.text.root, reading.config, width),
         layers=reading.ports.layers,
         combined=reading.ports.combined,
         start_key="tokens.decoder_start",
@@ -212,7 +212,7 @@ def _start(reading: _Reading, beside: Around, to_encoder: bool, text: TextFacts,
         what = "decoder_start has no effect on a decoder without an encoder: its output follows the prompt"
         resolving.report("ignored-key", path, what, "remove it", True)
         return None
-    return stated
+    return text.decoder_start if stated is not None else None
 
 
 def _cache_size(reading: _Reading, resolving: Resolving) -> tuple[int | None, int | None]:
