@@ -74,3 +74,34 @@ def test_what_has_no_meaning_is_refused(
         main([str(package), *options])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("case", "asked", "phases"),
+    [
+        ("tiny-embedder-v2", "batch 1, 512 tokens a row", {"one run"}),
+        ("tiny-denoiser", "batch 1, 512 tokens a row", {"before the loop", "the loop"}),
+    ],
+)
+def test_where_no_tokens_come_out_nothing_is_said_of_them(
+    case: str, asked: str, phases: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(FIXTURES / case), "--memory"]) == 0
+    out = capsys.readouterr().out
+    assert f"memory of a process: {asked}\n" in out
+    assert phases <= {each[4:].split("  ")[0] for each in out.splitlines() if each.startswith("  = ")}
+    for words in ("one more token", "context 2048", "up to the context", "= prompt"):
+        assert words not in out
+    assert "taken as 1 of inputs, as 2048 (--context) of what is made" in out
+
+
+def test_what_takes_no_tokens_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A graph of pictures alone: pixels in, features out."""
+    (tmp_path / "p").mkdir()
+    shutil.copyfile(FIXTURES / "tiny-vision-v2" / "vision.onnx", tmp_path / "p" / "model.onnx")
+    (tmp_path / "p" / "config.json").write_text("{}")
+    assert main([str(tmp_path / "p"), "--memory"]) == 0
+    out = capsys.readouterr().out.partition("memory of a process: ")[2]
+    assert out.startswith("batch 1\n")
+    assert "token" not in out.replace("a tokenizer", "")
+    assert "tokenizer" not in out

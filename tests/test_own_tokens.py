@@ -126,6 +126,28 @@ def test_a_stream_that_the_configuration_leaves_out_goes_where_it_has_the_same_n
     assert made(package, [[1, 9, 14]]) == [expected(CASE, [1, 9, 14])]
 
 
+@pytest.mark.parametrize("form", ["no shape", "another type", "another width"])
+def test_a_port_of_the_same_name_and_another_form_is_no_stream(form: str, tmp_path: Path) -> None:
+    """A name alone says little: what the embedding gives has to be what the decoder takes, as both graphs say it."""
+    package = shutil.copytree(CASE, tmp_path / "p")
+    config = json.loads((package / "genai_config.json").read_text())
+    del config["model"]["embedding"]["outputs"], config["model"]["decoder"]["inputs"]
+    (package / "genai_config.json").write_text(json.dumps(config))
+    graph = load(package / "embedding.onnx")
+    (port,) = [each for each in graph.graph.output if each.name == PER_LAYER[0]]
+    kind = port.type.tensor_type
+    if form == "no shape":
+        kind.ClearField("shape")
+    elif form == "another type":
+        kind.elem_type = TensorProto.FLOAT16
+    else:
+        kind.shape.dim[-1].dim_param = "width"
+    (package / "embedding.onnx").write_bytes(graph.SerializeToString())
+    with pytest.raises(CompileError) as refused:
+        compile_package(package, tmp_path / "out")
+    assert any(PER_LAYER[0] in each.what for each in errors(refused.value.problems))
+
+
 # ---- other dialects --------------------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,18 @@ def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
     lengths = lengths_of(package, ask)
     found = memory_plan(plan, models, lengths, imported_process())
     twice = tuple(_told(each, plan, package, models) for each in shared_weights(made, package, found.sessions))
-    return replace(found, notes=(*_beyond(lengths, plan, package), *twice, *found.notes))
+    about = _beyond(lengths, plan, package) if found.generates else _open(lengths)
+    return replace(found, notes=(*about, *twice, *found.notes, *_of_text(package)))
+
+
+def _open(lengths: Lengths) -> Iterator[str]:
+    """What is taken where no token follows a prompt: a picture's edges, say."""
+    yield f"extents that only a request decides are taken as 1 of inputs, as {lengths.context} (--context) of what is made"
+
+
+def _of_text(package: Package) -> Iterator[str]:
+    if package.text.tokenizer is not None:
+        yield "a tokenizer is left out; it comes into memory when text goes in or out"
 
 
 def _beyond(lengths: Lengths, plan: Plan, package: Package) -> Iterator[str]:

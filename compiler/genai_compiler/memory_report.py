@@ -8,11 +8,9 @@ from genai_compiler.plan.memory import MEGABYTE, MemoryPlan
 
 def memory_lines(found: MemoryPlan) -> Iterator[str]:
     """A table: each term and where it comes from, then what the process has at each time."""
-    lengths = found.lengths
-    runs = f" in runs of {lengths.at_once}" if lengths.at_once < lengths.prompt else ""
-    asked = f"batch {lengths.batch}, prompt {lengths.prompt}{runs}, context {lengths.context} tokens"
-    yield f"memory of a process: {asked}"
-    yield f"  one more token of one row costs {found.per_token} bytes of state"
+    yield f"memory of a process: {_asked(found)}"
+    if found.generates:
+        yield f"  one more token of one row costs {found.per_token} bytes of state"
     width = max(*(len(each.name) for each in found.terms), *(len(name) for name, _ in found.phases))
     for each in found.terms:
         mark = "~" if each.estimated else " "
@@ -23,6 +21,15 @@ def memory_lines(found: MemoryPlan) -> Iterator[str]:
     yield "  ~ is an estimate; MB are 1000000 bytes; memory is what the process has alone (USS), on the CPU"
     for note in found.notes:
         yield f"  note: {note}"
+
+
+def _asked(found: MemoryPlan) -> str:
+    """The request that is spoken of: a prompt and what follows it, or what goes in where nothing does."""
+    lengths = found.lengths
+    if not found.generates:
+        return f"batch {lengths.batch}" + (f", {lengths.prompt} tokens a row" if found.tokens else "")
+    runs = f" in runs of {lengths.at_once}" if lengths.at_once < lengths.prompt else ""
+    return f"batch {lengths.batch}, prompt {lengths.prompt}{runs}, context {lengths.context} tokens"
 
 
 def memory_data(found: MemoryPlan) -> dict[str, Any]:

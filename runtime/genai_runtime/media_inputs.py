@@ -76,8 +76,9 @@ class MediaInput:
         prompt = self.facts["prompt"]
         if self.kind == "image":
             from genai_runtime.adapters.image.limits import hold_count
-
-            hold_count(len(files))
+        else:
+            from genai_runtime.adapters.audio.limits import hold_count
+        hold_count(len(files))
         if "entries" in prompt:
             return self._held([Span(1, int(prompt["entries"])) for _ in files])
         if "heard" in prompt:

@@ -1,5 +1,6 @@
 """Pictures as several square views, against Pillow and loops that say what the formats' makers do."""
 
+import weakref
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 from genai_compiler.lower.prompt_places import place_parameters
 from genai_compiler.read.special_tokens import SpecialTokens
+from genai_runtime.adapters.image import preprocess
+from genai_runtime.adapters.image.decode import decode
 from genai_runtime.problem import RequestError
 from genai_runtime.prompt_places import Places, Span
 
@@ -114,6 +117,33 @@ def test_a_picture_too_large_for_its_fields_takes_the_nearest_aspect(tmp_path: P
     tensors = made(processor_file(tmp_path, *few), [picture(2000, 2000)[1]], "image_sizes")
     assert tensors["image_sizes"].tolist() == [[896, 896]]
     assert ceil(2000 / 448) ** 2 == 25
+
+
+def test_pictures_are_not_held_beside_their_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many large ones in a request each is decoded when it is laid out: two at a time, as one goes and one comes."""
+    alive, most = list[int](), list[int]()
+
+    def decoding(data: bytes, name: str) -> Array:
+        levels = decode(data, name)
+        alive.append(1)
+        most.append(len(alive))
+        weakref.finalize(levels, alive.pop)
+        return levels
+
+    monkeypatch.setattr(preprocess, "decode", decoding)
+    made(processor_file(tmp_path, *FIELDS), [picture(40, 40 + at)[1] for at in range(8)])
+    assert (len(most), max(most)) == (8, 2)
+
+
+def test_views_of_too_many_pictures_are_refused_before_all_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field of each is 3 * 448 * 448 numbers, of which 111 fit in 64 Mi: no more than one is decoded behind them."""
+    count = list[str]()
+    monkeypatch.setattr(preprocess, "decode", lambda data, name: count.append(name) or decode(data, name))
+    with pytest.raises(RequestError, match="image-limit: all pictures together"):
+        made(processor_file(tmp_path, *FIELDS), [picture(40, 40)[1]] * 300)
+    assert len(count) == (64 << 20) // (3 * 448 * 448) + 1
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from genai_compiler.read.artifacts import ArtifactFault, find_artifact
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.graph_facts import last_token_only, length_switches, mask_use
 from genai_compiler.read.one_token import takes_one_token
-from genai_compiler.read.places import DocPath
+from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.position_tables import table_rows
 from genai_compiler.read.signature import Port, load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
@@ -130,16 +130,15 @@ def config_decoder(
     held = [*(each.capacity for each in states), *([shift.columns] if shift is not None else [])]
     length = merge_length(held, table, merge, text.context_length)
     defaults, search_problems = search_defaults(config, length, sampled)
-    own_start = config.decoder_start if config.decoder_start is not None else text.decoder_start
-    start_path: DocPath = ("model", "decoder_start_token_id")
-    unread = list[Problem]()
+    own_start, unread = text.decoder_start, list[Problem]()
     if flat and start.prompt != PROMPT:
         own_start, unread = start_of_single(config)
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems, *unread]
     problems += check_graph(model, artifact, has_state, mask)
     problems += absent_ports(config, signature)
-    problems += start_doubts(start.prompt, own_start, named(config, start_path), "model.decoder_start_token_id")
+    spot = named(config, config.start_path)
+    problems += start_doubts(start.prompt, own_start, spot, format_path(config.start_path))
     if errors(problems) or ports.token_ids is None or ports.logits is None:
         raise CompileError(problems)
     facts = DecoderFacts(

@@ -1,14 +1,14 @@
 """Which output of a v1 configuration's components is which input of the next: by the names it gives both ends.
 
 An end that a graph lacks is found where exactly one port fits; the false name is reported. What an embedding gives
-beside the embeddings goes where the decoder calls it the same.
+beside the embeddings goes where the decoder calls it the same and takes the same.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from genai_compiler.lower.dataflow import Edge, contradict
-from genai_compiler.lower.matching import filled, has_slot, listed, spell_port, template_layers
+from genai_compiler.lower.matching import filled, has_slot, listed, rank_of, spell_port, template_layers
 from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import DocPath
@@ -67,12 +67,23 @@ def join_components(
 
 
 def _unnamed_streams(joining: _Joining, edges: list[Edge]) -> Iterator[Edge]:
-    """Further outputs of the embedding that the decoder takes by their own names, which the text leaves out."""
+    """Further outputs of the embedding that the decoder takes by their own names, which the text leaves out.
+
+    A name alone says little: both graphs have to say one dtype and rank, and no other extents.
+    """
     taken = {each.input.name for each in edges if each.target == DECODER}
     made = {each.name: each for each in joining.signatures[_FRONT].outputs} if _FRONT in joining.signatures else {}
     for port in joining.signatures[DECODER].inputs if made else ():
-        if port.name in made and port.name not in taken and not contradict(made[port.name], port):
+        if port.name in made and port.name not in taken and _same_form(made[port.name], port):
             yield Edge(_FRONT, made[port.name], DECODER, port)
+
+
+def _same_form(output: Port, input: Port) -> bool:
+    """Whether both say dtype and rank and agree, and behind rows and positions every extent is the same number."""
+    if rank_of(output) is None or output.dtype != input.dtype or contradict(output, input):
+        return False
+    pairs = zip((output.shape or ())[2:], (input.shape or ())[2:], strict=False)
+    return rank_of(input) is not None and all(made == taken for made, taken in pairs if int in map(type, (made, taken)))
 
 
 def _edges(joining: _Joining, source: str, made: str, target: str, taken: str) -> Iterator[Edge]:

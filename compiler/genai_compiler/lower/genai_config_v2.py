@@ -37,7 +37,6 @@ from genai_compiler.lower.pipeline_request import (
     merged_config,
     output_start,
     place_of_search,
-    text_facts,
 )
 from genai_compiler.lower.pipeline_staged import lower_staged
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
@@ -58,7 +57,7 @@ from genai_compiler.read.pipeline_text import PipelineText, read_pipeline
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Port, Signature
-from genai_compiler.read.text_facts import TextFacts
+from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def _facts(
         path,
         form.text.places,
         stated=_stated(reading, resolving),
-        texts=lambda width: text_facts(form.text, reading.config, width),
+        texts=lambda width: read_text_facts(form.text.root, reading.config, width),
         layers=reading.ports.layers,
         zeros=reading.zeros,
         combined=reading.ports.combined,

@@ -21,7 +21,6 @@ from genai_compiler.lower.pipeline_edges import (
     with_equal_names,
 )
 from genai_compiler.lower.pipeline_outputs import check_processors
-from genai_compiler.lower.pipeline_request import text_facts
 from genai_compiler.lower.plain_encoder import encoder_inputs
 from genai_compiler.lower.plain_ports import plain_ports
 from genai_compiler.lower.single_front import with_files
@@ -34,6 +33,7 @@ from genai_compiler.read.pipeline_form import FLOW, PIPELINE, PipelineForm, Reso
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.sentence_modules import read_sentence_modules
 from genai_compiler.read.signature import Port
+from genai_compiler.read.text_facts import read_text_facts
 
 LOOP: DocPath = (*PIPELINE, "generation_loop")
 SINGLE_PASS = "single_pass"
@@ -71,7 +71,7 @@ def lower_pass(form: PipelineForm, config: GenaiConfig, notes: MediaNotes, resol
     last = in_order(form.running, edges)[-1]
     options, hints = session_options(form, last, resolving)
     pooling, found = read_sentence_modules(form.text.root)
-    text, doubts = text_facts(form.text, config, None)
+    text, doubts = read_text_facts(form.text.root, config, None)
     problems = [*found, *(each for each in doubts if each.code not in OF_GENERATION)]
     stages = _stages(form, graphs, edges, config.vocab_size, problems)
     taken = {(each.source, each.output.name) for each in edges}

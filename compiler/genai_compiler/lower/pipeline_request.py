@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from genai_compiler.problem import Place, Problem
+from genai_compiler.problem import Place
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.pipeline_form import PipelineForm, Resolving
 from genai_compiler.read.pipeline_logits import check_logits, logits_order
 from genai_compiler.read.pipeline_text import PipelineText
 from genai_compiler.read.places import DocPath, as_written, format_path
-from genai_compiler.read.text_facts import TextFacts, read_text_facts
+from genai_compiler.read.text_facts import TextFacts
 
 _LENGTHS = ("max_length", "min_length", "num_beams")
 
@@ -27,6 +27,7 @@ def merged_config(resolving: Resolving) -> GenaiConfig:
         ("eos", "eos_token_id", eos, base.eos),
         ("pad", "pad_token_id", tokens.pad, base.pad),
         ("bos", "bos_token_id", tokens.bos, base.bos),
+        ("decoder_start", "decoder_start_token_id", tokens.decoder_start, base.decoder_start),
     ):
         if own not in (None, ()) and old not in (None, (), own):
             _differ(("tokens", key), own, f"model.{old_key}", old, resolving)
@@ -54,10 +55,17 @@ def merged_config(resolving: Resolving) -> GenaiConfig:
         eos=eos or base.eos,
         pad=tokens.pad if tokens.pad is not None else base.pad,
         bos=tokens.bos if tokens.bos is not None else base.bos,
+        decoder_start=tokens.decoder_start if tokens.decoder_start is not None else base.decoder_start,
         search=search,
         eos_path=base.eos_path if base.eos and not eos else ("tokens", "eos"),
         pad_path=base.pad_path if base.pad is not None and tokens.pad is None else ("tokens", "pad"),
+        bos_path=base.bos_path if base.bos is not None and tokens.bos is None else ("tokens", "bos"),
+        start_path=_start_path(base, tokens.decoder_start),
     )
+
+
+def _start_path(base: GenaiConfig, own: int | None) -> DocPath:
+    return base.start_path if base.decoder_start is not None and own is None else ("tokens", "decoder_start")
 
 
 def _differ(path: DocPath, own: object, where: str, old: object, resolving: Resolving) -> None:
@@ -107,16 +115,9 @@ def output_start(
     """
     stated, path = form.text.document.tokens.decoder_start, ("tokens", "decoder_start")
     if to_encoder:
-        return text.decoder_start if stated is None else stated
+        return text.decoder_start
     if stated is not None and (front or not beside):
         what = "decoder_start has no effect on a decoder without an encoder: its output follows the prompt"
         resolving.report("ignored-key", path, what, "remove it", True)
         return None
-    return stated
-
-
-def text_facts(text: PipelineText, config: GenaiConfig, width: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:
-    """What the text files say, with this file's tokens before them."""
-    facts, problems = read_text_facts(text.root, config, width)
-    start = text.document.tokens.decoder_start
-    return (facts if start is None else replace(facts, decoder_start=start)), problems
+    return text.decoder_start if stated is not None else None

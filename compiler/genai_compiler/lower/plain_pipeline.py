@@ -13,9 +13,11 @@ from typing import Any
 
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.matching import listed, rank_of, spell_port
+from genai_compiler.lower.media_notes import AUDIO, IMAGE
 from genai_compiler.lower.pipeline_places import as_wide
 from genai_compiler.lower.plain_candidate import Candidate, alike, flat_integers
-from genai_compiler.read.signature import Signature
+from genai_compiler.lower.sound_roles import BANDS
+from genai_compiler.read.signature import Port, Signature
 from genai_compiler.read.value_flow import Edges
 
 EMBEDDING, DECODER, MEDIA = "embedding", "decoder", "media"
@@ -49,7 +51,7 @@ def reading_of(
     alone = len(embedding.signature.inputs) == 1
     for at, other in enumerate(others):
         name = f"{MEDIA}{at or ''}"
-        joined, token = list(_wires(name, other, EMBEDDING, embedding)), _entry_token(other, config)
+        joined, token = list(_wires(name, other, EMBEDDING, embedding)), _entry_token(other, others, config)
         placed = alone and len(others) == 1 and _over_rows(other, embedding)
         if not joined and not (placed and token):
             return Reading({}, "nothing tells where its results go", _not_joined(other, alone, placed))
@@ -129,13 +131,28 @@ def _stated(config: Mapping[str, Any], kind: str) -> list[int]:
     return list(dict.fromkeys(each for each in found if type(each) is int and each >= 0))
 
 
-def _entry_token(other: Candidate, config: Mapping[str, Any]) -> dict[str, int]:
-    """The id that stands for an entry of what a graph makes, as version 2 states it; {} where nobody says it."""
-    pixels = any("float" in each.dtype and rank_of(each) in (4, 5) for each in other.signature.inputs)
-    for kind in ("image", "audio") if pixels else ("audio", "image"):
-        if found := _stated(config, kind):
-            return {f"{kind}_token": found[0]}
-    return {}
+def _entry_token(other: Candidate, others: Sequence[Candidate], config: Mapping[str, Any]) -> dict[str, int]:
+    """The id that stands for an entry of what a graph makes, as version 2 states it; {} where nobody says it.
+
+    A graph whose ports tell no medium has the token that is left; the first of two, which is a doubt of its own.
+    """
+    kind, sure = _medium(other.signature), {_medium(each.signature) for each in others}
+    fits = [each for each in (AUDIO, IMAGE) if each == kind or (not kind and each not in sure)]
+    return next(({f"{each}_token": found[0]} for each in fits if (found := _stated(config, each))), {})
+
+
+def _medium(signature: Signature) -> str:
+    """Whole pictures have four axes or five, and a grid places patches; sound has bands; "" where neither tells it."""
+    floats = [each.shape or () for each in signature.inputs if "float" in each.dtype]
+    if any(len(each) in (4, 5) for each in floats) or any(
+        (each.shape or ())[1:] == (3,) for each in _integers(signature)
+    ):
+        return IMAGE
+    return AUDIO if any(len(each) == 3 and not {*BANDS}.isdisjoint(each[1:]) for each in floats) else ""
+
+
+def _integers(signature: Signature) -> Iterator[Port]:
+    return (each for each in signature.inputs if each.dtype in ("int64", "int32"))
 
 
 def _doubts_of_tokens(others: Sequence[Candidate], config: Mapping[str, Any]) -> Iterator[str]:

@@ -113,18 +113,25 @@ class _Drafts:
     def _target_fits(self) -> None:
         facts = self.decoder
         port = next(each for each in self.target.signature.outputs if each.name == facts.logits)
-        if facts.switched:
-            raise Unfit(f"the target '{facts.component}' takes later tokens by another network than a prompt")
-        if facts.prompt_component:
-            raise Unfit(f"the target '{facts.component}' takes later tokens by another graph than a prompt")
-        if facts.switch:
-            raise Unfit(f"the target '{facts.component}' changes its tables by length, for all tokens of a run at once")
-        if operator := scale_of_all(self.target.model):
-            raise Unfit(f"{operator} in the target '{facts.component}' rounds all tokens of a run by one scale")
-        if facts.one_token:
-            raise Unfit(f"the target '{facts.component}' takes one token a run, so that it can't verify several")
-        if facts.last_logits_only or (port.shape is not None and len(port.shape) != 3):
-            raise Unfit(f"the target '{facts.component}' gives logits of the last position only")
+        last = facts.last_logits_only or bool(facts.last_position) or (port.shape is not None and len(port.shape) != 3)
+        front = f"'{facts.front.component}'" if facts.front is not None else ""
+        operator = scale_of_all(self.target.model)
+        against = (
+            (front, f"takes embeddings, which {front} makes of tokens: drafts are verified where tokens go in"),
+            (facts.switched, "takes later tokens by another network than a prompt"),
+            (facts.prompt_component, "takes later tokens by another graph than a prompt"),
+            (facts.switch, "changes its tables by length, for all tokens of a run at once"),
+            (operator, f"has {operator}, which rounds all tokens of a run by one scale"),
+            (facts.one_token, "takes one token a run, so that it can't verify several"),
+            (facts.window, "takes a prompt in parts of one length, and drafts are of any"),
+            (facts.pages, "keeps its state in pages, of which none is given back within a request"),
+            (facts.shift, "moves its caches by what a run adds, which can't be taken back"),
+            (facts.counts, "is told where in its caches a run writes, and drafts may have to be taken back there"),
+            (last, "gives logits of the last position only"),
+        )
+        reason = next((words for holds, words in against if holds), "")
+        if reason:
+            raise Unfit(f"the target '{facts.component}' {reason}")
         for name in (self.block.target, self.block.proposer):
             if self._declared(name).effects:
                 raise Unfit(f"component '{name}' has effects, and the runtime undoes none")

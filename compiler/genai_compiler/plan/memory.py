@@ -40,7 +40,7 @@ class MemoryPlan:
     """Bytes. per_token: state that one more token of one row costs. terms: what is there at the peak of running.
 
     phases: (name, bytes) in order of time; peak: the largest. notes: what is left out, and what was assumed. sessions:
-    components that run.
+    components that run. generates: tokens come out, up to the context. tokens: a request has a prompt of them.
     """
 
     lengths: Lengths
@@ -49,6 +49,8 @@ class MemoryPlan:
     phases: tuple[tuple[str, int], ...]
     notes: tuple[str, ...] = field(default=())
     sessions: tuple[str, ...] = ()
+    generates: bool = True
+    tokens: bool = True
 
     @property
     def peak(self) -> int:
@@ -73,13 +75,24 @@ def memory_plan(plan: Plan, models: Mapping[str, ModelProto], lengths: Lengths, 
     after = loaded + read + sum(each.peak for each in all_runs.values())
     phases = [("while loading", loaded + max((each.source for each in weights.values()), default=0))]
     phases += [("loaded", loaded)]
-    if state.steps or any(each.phase == "step" for each in runs):
-        phases += [("prompt", before + state.prompt), ("steps up to the context", after + state.steps)]
+    stepped = bool(state.steps) or any(each.phase == "step" for each in runs)
+    tokens = any(each.role == "prompt_tokens" for each in plan.inputs)
+    generates = stepped and any(each.role == "tokens" for each in plan.outputs)
+    if stepped:
+        first_steps, later = ("prompt", "steps up to the context") if generates else ("before the loop", "the loop")
+        phases += [(first_steps, before + state.prompt), (later, after + state.steps)]
     else:
         phases += [("one run", before + state.prompt)]
-    terms = (base, own, *_weight_terms(weights, lengths), *_run_terms(all_runs), *(Term(*each) for each in state.parts))
+    terms = (
+        base,
+        own,
+        *_weight_terms(weights, lengths, tokens),
+        *_run_terms(all_runs),
+        *(Term(*each) for each in state.parts),
+    )
     again = sum(each.peak for name, each in all_runs.items() if not lengths_vary(used[name]))
-    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), tuple(_notes(plan, runs, again)), tuple(used))
+    notes = tuple(_notes(plan, runs, again))
+    return MemoryPlan(lengths, state.per_token, terms, tuple(phases), notes, tuple(used), generates, tokens)
 
 
 def _largest(runs: tuple[Run, ...], phase: str) -> dict[str, Workspace]:
@@ -98,18 +111,19 @@ def _read(weights: Mapping[str, WeightMemory], lengths: Lengths) -> int:
     return sum(each.mapped - each.early + each.gathered(tokens, lengths.context) for each in weights.values())
 
 
-def _weight_terms(weights: Mapping[str, WeightMemory], lengths: Lengths) -> tuple[Term, ...]:
+def _weight_terms(weights: Mapping[str, WeightMemory], lengths: Lengths, prompted: bool) -> tuple[Term, ...]:
     def total(part: Callable[[WeightMemory], int]) -> int:
         return sum(part(each) for each in weights.values())
 
     tokens = lengths.batch * lengths.prompt
+    rows = f"rows of {tokens} different tokens" if prompted else f"{tokens} different rows"
     terms = (
         Term("weights, rearranged", total(lambda each: each.packed), "copies that the kernels of matrices make", True),
         Term("weights, in place", total(lambda each: each.inside + each.mapped), "the graphs' other weights"),
         Term(
             "tables",
             total(lambda each: each.gathered(tokens, lengths.context)),
-            f"rows of {tokens} different tokens, as pages of a file",
+            f"{rows}, as pages of a file",
             True,
         ),
     )
@@ -134,7 +148,6 @@ def _notes(plan: Plan, found: tuple[Run, ...], again: int) -> list[str]:
         notes.append("drafting is left out: the proposer's session opens when a request asks for drafts")
     if plan.placements:
         notes.append("sessions that run elsewhere than on the CPU have their memory there")
-    notes.append("a tokenizer is left out; it comes into memory when text goes in or out")
     if again >= MEGABYTE:
         what = "ONNX Runtime then lays a run's values out as one block"
         notes.append(f"a second request takes up to {again / MEGABYTE:.0f} MB more, once: {what}")

@@ -108,12 +108,12 @@ class GenaiConfig:
     """A v1 configuration. `search` holds the keys that the file states.
 
     components: graphs beside the decoder, by name, in the order in which they run. other_classes: filled sections by
-    path that are none of these. eos_path, pad_path: where these ids stand, or would. media_tokens: medium -> the token
-    that stands for an entry of it; visual_tokens: how many entries a picture has, sound_frames: how many frames of a
-    sound have one together, None where nobody says;
-    processor_files: medium -> the file that is named for it; vision_numbers: sizes that `vision` states. staged_vision:
-    its graphs, where it is cut. state_groups: what the decoder's state is said to be. block_size: positions a page of a
-    paged cache, where `engine` says so. draft: a smaller decoder that drafts tokens, where the package is one decoder.
+    path that are none of these. eos_path, pad_path, bos_path, start_path: where these ids stand, or would.
+    media_tokens: medium -> the token that stands for an entry of it; visual_tokens: how many entries a picture has,
+    sound_frames: how many frames of a sound have one together, None where nobody says; processor_files: medium -> the
+    file that is named for it; vision_numbers: sizes that `vision` states. staged_vision: its graphs, where it is cut.
+    state_groups: what the decoder's state is said to be. block_size: positions a page of a paged cache, where `engine`
+    says so. draft: a smaller decoder that drafts tokens, where the package is one decoder.
     """
 
     text: ConfigText
@@ -129,6 +129,8 @@ class GenaiConfig:
     other_classes: tuple[DocPath, ...]
     eos_path: DocPath = ("model", "eos_token_id")
     pad_path: DocPath = ("model", "pad_token_id")
+    bos_path: DocPath = ("model", "bos_token_id")
+    start_path: DocPath = ("model", "decoder_start_token_id")
     components: Mapping[str, ComponentConfig] = field(default_factory=dict[str, ComponentConfig])
     decoder_start: int | None = None
     media_tokens: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -131,7 +131,7 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
     except CompileError as unreadable:
         problems = (*check_document(metadata, places), *map(with_flag, unreadable.problems))
         raise CompileError((*problems, *missing_of(metadata, places))) from unreadable
-    text, doubts = _text_facts(root)
+    text, doubts = _text_facts(root, _vocabulary(graphs, metadata))
     if errors(doubts):
         raise CompileError((*check_document(metadata, places), *doubts, *missing_of(metadata, places)))
     return Package(
@@ -178,19 +178,32 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
     )
 
 
-def _text_facts(root: Path) -> tuple[TextFacts, tuple[Problem, ...]]:
+def _text_facts(root: Path, vocabulary: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:
     """Facts of the text files alone, and what is wrong with those that are there but can't be used.
 
     An authored workflow says itself what ends a row, and may do without text: neither is a problem.
     """
     empty, _ = genai_config_of(parse_config(b'{"model": {}}', CONFIG_NAME))
-    facts, problems = read_text_facts(root, empty, None)
+    facts, problems = read_text_facts(root, empty, vocabulary)
     files = tuple(each for each in problems if each.where.file != CONFIG_NAME)
     unreadable = tuple(each for each in files if each.code == "unreadable-file")
+    ids = tuple(each for each in files if each.code == "bad-token-id")
     links = tuple(
         replace(each, severity=Severity.WARNING) for each in files if each.code in ("missing-file", "outside-package")
     )
-    return facts, (*unreadable, *links)
+    return facts, (*unreadable, *links, *ids)
+
+
+def _vocabulary(graphs: Mapping[str, Graph], metadata: Metadata) -> int | None:
+    """How many ids may be chosen from: the most that a decoder's logits have, else what the document states."""
+    assert metadata.pipeline is not None
+    widths = list[int]()
+    for name, declared in metadata.pipeline.workflow.components.items():
+        outputs = graphs[name].signature.outputs if name in graphs else ()
+        last = [each.shape[-1] for each in outputs if declared.ports.roles.get(each.name) == "logits" and each.shape]
+        widths += [each for each in last if isinstance(each, int)]
+    stated = metadata.model.vocab_size if metadata.model is not None else None
+    return max(widths, default=stated)
 
 
 def _assumptions(graphs: Mapping[str, Graph], metadata: Metadata, complete: bool) -> Iterator[str]:

@@ -59,6 +59,8 @@ class TextFacts:
 def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> tuple[TextFacts, tuple[Problem, ...]]:
     """Collect the facts. `vocabulary`: ids at or above it can't be produced and are dropped with a warning.
 
+    The first source of another id counts whose id is one of the vocabulary.
+
     Problems: bad-token-id, no-end-token (an error where ids are stated and none of them is one), missing-file
     (tokenizer, a warning: token ids still run), malformed-json.
     """
@@ -70,23 +72,25 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     ids = _Ids(tokenizer, side["tokenizer_config.json"])
     said = _end_claims(config, side, special, ids)
     end_ids = _checked(said, vocabulary, config, problems)
-    bos = _in_vocabulary(config.bos, ("model", "bos_token_id"), vocabulary, config, problems)
-    pad = _in_vocabulary(config.pad, config.pad_path, vocabulary, config, problems)
+    first = _FirstIds(config, {files.place(name): stated for name, stated in side.items()}, vocabulary, problems)
+    bos = first.of(config.bos, config.bos_path, "bos_token_id", side=1)
+    pad = first.stated(config.pad, config.pad_path)
+    start = first.of(config.decoder_start, config.start_path, "decoder_start_token_id", side=len(side))
     if not end_ids:
         end_ids = _without_end(bool(said), pad, config, problems)
     if files.name("tokenizer.json") is None:
         problems.append(_without_tokenizer(files))
     facts = TextFacts(
         end_ids=end_ids,
-        bos=bos if bos is not None else _first(side["generation_config.json"].get("bos_token_id")),
-        pad=pad if pad is not None else _first(side["generation_config.json"].get("pad_token_id")),
+        bos=bos,
+        pad=pad if pad is not None else first.beside("pad_token_id", side=1),
         tokenizer=files.name("tokenizer.json"),
         tokenizer_config=files.name("tokenizer_config.json"),
         chat_template=_chat_template(files, side["tokenizer_config.json"]),
         special_tokens_map=files.name("special_tokens_map.json"),
         generation_config=files.name("generation_config.json"),
         context_length=_context_length(side),
-        decoder_start=next((start for each in side.values() for start in _starts(each)), None),
+        decoder_start=start,
         ids=token_ids(tokenizer),
     )
     return facts, tuple(problems)
@@ -111,6 +115,10 @@ class _SideFiles:
             elif (self.root / relative).is_symlink():
                 self._add(_broken_link(relative, str((self.root / relative).readlink())))
             return None
+
+    def place(self, name: str) -> Place:
+        """The file, where it is or would be."""
+        return Place(f"{self.folder}/{name}" if self.folder else name)
 
     def load(self, name: str) -> Mapping[str, Any]:
         relative = self.name(name)
@@ -210,15 +218,39 @@ def _without_end(said: bool, pad: int | None, config: GenaiConfig, problems: lis
     return (EndId(pad, (f"{CONFIG_NAME} {format_path(config.pad_path)}",)),)
 
 
-def _in_vocabulary(
-    each: int | None, path: DocPath, vocabulary: int | None, config: GenaiConfig, problems: list[Problem]
-) -> int | None:
-    """The id, None with a warning where no logit belongs to it (exporters write -1 for "none")."""
-    if each is None or (each >= 0 and (vocabulary is None or each < vocabulary)):
-        return each
-    what = f"{path[-1]} is {each}, which is no id of the vocabulary; it counts as not stated"
-    problems.append(Problem("bad-token-id", *named(config, path), what, "correct the id", Severity.WARNING))
-    return None
+@dataclass
+class _FirstIds:
+    """Ids of which there is one: the configuration's, else what the files beside it say. side: by file, in order.
+
+    An id that no logit belongs to (exporters write -1 for "none") is told, and counts as not stated.
+    """
+
+    config: GenaiConfig
+    side: Mapping[Place, Mapping[str, Any]]
+    vocabulary: int | None
+    problems: list[Problem]
+
+    def of(self, own: int | None, path: DocPath, key: str, side: int) -> int | None:
+        """The configuration's id, else that of the first so many files."""
+        stated = self.stated(own, path)
+        return stated if stated is not None else self.beside(key, side)
+
+    def stated(self, own: int | None, path: DocPath) -> int | None:
+        return self._in_vocabulary(own, str(path[-1]), *named(self.config, path))
+
+    def beside(self, key: str, side: int) -> int | None:
+        for place, stated in list(self.side.items())[:side]:
+            found = self._in_vocabulary(next(iter(_listed(stated.get(key))), None), key, place, key)
+            if found is not None:
+                return found
+        return None
+
+    def _in_vocabulary(self, each: int | None, key: str, place: Place, path: str) -> int | None:
+        if each is None or (each >= 0 and (self.vocabulary is None or each < self.vocabulary)):
+            return each
+        what = f"{key} is {each}, which is no id of the vocabulary; it counts as not stated"
+        self.problems.append(Problem("bad-token-id", place, path, what, "correct the id", Severity.WARNING))
+        return None
 
 
 def _chat_template(files: "_SideFiles", tokenizer_config: Mapping[str, Any]) -> str | None:
@@ -274,14 +306,6 @@ def _content(token: Any) -> str | None:
 def _listed(value: Any) -> list[int]:
     listed = value if isinstance(value, list) else [value]
     return [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
-
-
-def _starts(file: Mapping[str, Any]) -> list[int]:
-    return _listed(file.get("decoder_start_token_id"))
-
-
-def _first(value: Any) -> int | None:
-    return next(iter(_listed(value)), None)
 
 
 def _context_length(side: Mapping[str, Mapping[str, Any]]) -> tuple[str, int] | None:

@@ -1,6 +1,8 @@
 """Resampling, log-mel features and the rest against the formulas of the standard (tests/reference/sounds.py)."""
 
 import math
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from genai_runtime.adapters.audio.log_mel import log_mel, mel_bands
 from genai_runtime.adapters.audio.program import AudioProgram, audio_preprocess
 from genai_runtime.adapters.audio.resample import resample
 from genai_runtime.adapters.audio.waveform import downmix, fit, rescale, zero_mean_unit_variance
+from genai_runtime.adapters.image.limits import MAX_IMAGES
 
 from tests.reference import sounds
 from tests.reference.sounds import Window, resampled
@@ -148,3 +151,39 @@ def test_an_adapter_without_a_program_or_with_an_unknown_one_is_refused() -> Non
     for program in (None, AudioProgram((("reverb", 1),), 0, 0, ()), AudioProgram((), 0, 0, (("x", "phase"),))):
         with pytest.raises(ValueError, match="program"):
             audio_preprocess({}, program)
+
+
+KINDS = {
+    "features of fixed frames": AudioProgram((), 0, 80, OUTPUTS[:1], most=1600, frames=10),
+    "samples of a window": AudioProgram((), 1600, 0, OUTPUTS[1:2]),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_more_sounds_than_pictures_are_refused_before_one_is_read(name: str) -> None:
+    """The bound of pictures (V067)."""
+    program = KINDS[name]
+    assert len(program.run([wav16([1])] * MAX_IMAGES)[program.outputs[0][0]]) == MAX_IMAGES
+    with pytest.raises(RequestError, match="1025 sounds are more than the 1024") as refused:
+        program.run([b"no sound"] * (MAX_IMAGES + 1))
+    assert refused.value.code == "audio-limit"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_of_too_many_numbers_are_refused_before_one_is_read(name: str) -> None:
+    """1000 sounds: 80 bands of 3000 frames are 240 M numbers, windows of 30 s 480 M; 64 Mi are the most of a tensor."""
+    long = replace(KINDS[name], frames=3000) if "frames" in name else replace(KINDS[name], window=480000)
+    with pytest.raises(RequestError, match="of 1000 sounds are") as refused:
+        long.run([b"no sound"] * 1000)
+    assert refused.value.code == "audio-too-long"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_does_not_count_of_a_file_is_not_held(name: str) -> None:
+    """20 files of 1 Mi samples, 4 MB as floats, of which a tenth of a second counts."""
+    file = wav16(np.zeros(1 << 20, np.int64))
+    tracemalloc.start()
+    KINDS[name].run([file] * 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * (1 << 22)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from genai_runtime.adapters.audio.limits import hold_count, hold_rows
 from genai_runtime.adapters.audio.log_mel import HOP, RATE, fitted_frames, log_mel
 from genai_runtime.adapters.audio.resample import resample
 from genai_runtime.adapters.audio.sound_file import read_sound
@@ -51,9 +52,10 @@ class AudioProgram:
     def run(self, files: Sequence[bytes]) -> dict[str, Array | Value]:
         """Every output by port, one row a file.
 
-        Raises RequestError, for files are a caller's: `bad-audio`, `audio-too-long`, `audio-too-short` (no frame),
-        `audio-window` (several files of no fixed length). LoadError `miniaudio-missing`.
+        Raises RequestError, for files are a caller's: `audio-limit`, `bad-audio`, `audio-too-long`, `audio-too-short`
+        (no frame), `audio-window` (several files of no fixed length). LoadError `miniaudio-missing`.
         """
+        hold_count(len(files))
         try:
             return self._rows(files)
         except ExecutionError as fault:
@@ -62,17 +64,19 @@ class AudioProgram:
     def _rows(self, files: Sequence[bytes]) -> dict[str, Array | Value]:
         if self.variants:
             return self._stated(files)
-        clips = [self._samples(content) for content in files]
-        clips = [clip[: self.most] for clip in clips] if self.most else clips
-        lengths = [len(clip) for clip in clips]
         if self.frames:
-            features = [fitted_frames(log_mel(clip, self.mels, self.zeros), self.frames) for clip in clips]
-            return {port: np.stack(features) for port, _ in self.outputs}
-        if self.window:
-            clips = [fit(clip, self.window) for clip in clips]
-        elif len(clips) != 1:
-            what = f"{len(clips)} audio files can't be rows of one tensor: the program fixes no length (V068)"
+            hold_rows(len(files), self.mels * self.frames, "features")
+            features = np.stack([self._features(content) for content in files])
+            return {port: features for port, _ in self.outputs}
+        if not self.window and len(files) != 1:
+            what = f"{len(files)} audio files can't be rows of one tensor: the program fixes no length (V068)"
             raise ExecutionError("audio-window", what, help="give the program a pad with target_length")
+        hold_rows(len(files), self.window, "samples")
+        clips, lengths = list[Samples](), list[int]()
+        for content in files:
+            clip = self._samples(content)
+            lengths.append(len(clip))
+            clips.append(fit(clip, self.window).copy() if self.window else clip)  # not the file behind its window
         if self.mels and not self.window and lengths[0] < HOP:
             raise _too_short(lengths[0], RATE, "")
         made = _Made(np.stack(clips), np.array(lengths, np.int64), self.mels, self.zeros)
@@ -101,12 +105,16 @@ class AudioProgram:
         types = dict(self.types)
         return {port: _as_type(contents[content](), types.get(port)) for port, content in self.outputs}
 
+    def _features(self, content: bytes) -> Array:
+        whole = log_mel(self._samples(content), self.mels, self.zeros)
+        return fitted_frames(whole, self.frames).copy()  # not the frames behind those that count
+
     def _samples(self, content: bytes) -> Samples:
         samples, rate = read_sound(content)
         sound = downmix(samples), rate
         for op, number in self.steps:
             sound = _STEPS[op](sound, number)
-        return sound[0]
+        return sound[0][: self.most] if self.most else sound[0]
 
 
 @dataclass(frozen=True)

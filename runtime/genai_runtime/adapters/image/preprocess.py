@@ -1,6 +1,6 @@
 """Running an image program: files -> pictures -> tiles -> the tensors of its outputs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,9 +65,7 @@ class Preprocess:
         hold_count(len(files))
         names = ["the picture"] if len(files) == 1 else [f"picture {at}" for at in range(len(files))]
         if self._program.views is not None:
-            return self._views(
-                [decode(data, name) for data, name in zip(files, names, strict=True)], self._program.views
-            )
+            return self._views(zip(files, names, strict=True), self._program.views)
         pictures: list[Prepared] = []
         elements = 0
         for data, name in zip(files, names, strict=True):
@@ -76,8 +74,16 @@ class Preprocess:
             hold_elements((elements,), "all pictures together")
         return {each.port: self._tensor(each, pictures) for each in self._program.outputs}
 
-    def _views(self, pictures: Sequence[Array], views: ImageViews) -> dict[str, Array | Value]:
-        painted = [canvas_of(each, views) for each in pictures]
+    def _views(self, files: Iterable[tuple[bytes, str]], views: ImageViews) -> dict[str, Array | Value]:
+        painted: list[tuple[Array, Array | None]] = []
+        sizes: list[tuple[int, int]] = []
+        elements = 0
+        for data, name in files:
+            picture = decode(data, name)
+            sizes.append((picture.shape[0], picture.shape[1]))
+            painted.append(canvas_of(picture, views))
+            elements += painted[-1][0].size
+            hold_elements((elements,), "all pictures together")
         made: dict[str, Array | Value] = {}
         for each in self._program.outputs:
             match each.content:
@@ -91,7 +97,7 @@ class Preprocess:
                 case "aspect" | "part_mask" | "parts":
                     array = _encoded([_of_grid(canvas, each.content, views) for canvas, _ in painted], each)
                 case _:
-                    array = _encoded([[entries_of_views(one.shape[:2], views)] for one in pictures], each)
+                    array = _encoded([[entries_of_views(size, views)] for size in sizes], each)
             made[each.port] = to_value(array, each.dtype) if each.dtype in ONNX_TYPE else array
         return made
 
