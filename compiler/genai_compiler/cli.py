@@ -163,8 +163,9 @@ def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) ->
             "--stop-after or --format sarif"
         )
     for name in given:
-        if not 1 <= lengths[name] <= MOST:
-            parser.error(f"{name} takes a number from 1 to {MOST}")
+        least = 0 if name == "--prefill-chunk" else 1
+        if not least <= lengths[name] <= MOST:
+            parser.error(f"{name} takes a number from {least} to {MOST}")
     if found.prompt is not None and found.context is not None and found.prompt > found.context:
         parser.error("--context counts the prompt as well: it can't be below --prompt")
 
@@ -246,7 +247,7 @@ def _parser(stages: Sequence[str]) -> Parser:
     parser.add_argument("--batch", type=int, metavar="N", help="with --memory: rows of a request (1)")
     parser.add_argument("--prompt", type=int, metavar="N", help="with --memory: tokens of the prompt")
     parser.add_argument("--context", type=int, metavar="N", help="with --memory: tokens of prompt and output together")
-    parser.add_argument("--prefill-chunk", type=int, metavar="N", help="with --memory: tokens of the prompt in one run")
+    parser.add_argument("--prefill-chunk", type=int, metavar="N", help="with --memory: tokens of the prompt in a run")
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.add_argument("--explain", metavar="CODE", help="say what a problem's code, or a rule such as V231, means")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")

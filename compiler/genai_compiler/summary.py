@@ -30,6 +30,8 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
         yield f"  runs        {_runs(plan)}"
+        if plan.decoder is not None and plan.decoder.chunk:
+            yield f"  prompt      by runs of {counted(plan.decoder.chunk, 'token')}, of one row"
         hosted = [each.name for each in plan.components if each.host is not None]
         if hosted:
             yield f"  host        {', '.join(hosted)} (numpy)"

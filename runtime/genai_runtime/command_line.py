@@ -269,7 +269,8 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provider", action="append", metavar="NAME", help="execution provider, strict; may be repeated"
     )
-    parser.add_argument("--prefill-chunk", type=int, metavar="N", help="tokens of a prompt that one run takes at most")
+    help = "tokens of a prompt that one run takes at most, 0: all (default: as the package says, else all)"
+    parser.add_argument("--prefill-chunk", type=int, metavar="N", help=help)
     parser.add_argument("--policy", choices=("host", "graph"), help="who draws sampled tokens (default: the cheaper)")
     help = "where a graph takes other tables of positions behind a length: keep its caches, recompute them, or refuse"
     parser.add_argument("--length-switch", choices=LENGTH_SWITCHES, default="keep", help=help)

@@ -4,6 +4,7 @@ Presets, the flow and the wires say what is joined; the graphs decide names, dty
 of a model or a type decides anything.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from genai_compiler.lower.pipeline_request import context_length, merged_config,
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, refuse_cut, source_mask
 from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.plugin_workflow import way_out
-from genai_compiler.lower.search_defaults import defaults_of
+from genai_compiler.lower.search_defaults import defaults_of, prompt_chunk
 from genai_compiler.lower.stated import Stated
 from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
@@ -136,6 +137,7 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         signature=facts.signature,
         decoder=facts,
         hints=reading.hints,
+        chunk=prompt_chunk(config.search, _spots(form, config)),
     )
 
 
@@ -161,12 +163,13 @@ def _defaults(
     form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
+    return defaults_of(config.search, _spots(form, config), limit, vocabulary)
+
+
+def _spots(form: PipelineForm, config: GenaiConfig) -> Callable[[str], tuple[Place, str]]:
+    """Where the file states a key of the search: in words of version 2, else of version 1."""
     where = place_of_search(form.text)
-
-    def place(key: str) -> tuple[Place, str]:
-        return where[key] if key in where else named(config, ("search", key))
-
-    return defaults_of(config.search, place, limit, vocabulary)
+    return lambda key: where[key] if key in where else named(config, ("search", key))
 
 
 def _facts(

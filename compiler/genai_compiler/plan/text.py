@@ -174,6 +174,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
         yield f"  {_COUNTS[each.kind]}: {each.port} ({each.dtype})"
     if facts.one_token:
         yield "  one token a run: the prompt goes in token by token"
+    if facts.chunk:
+        yield f"  prompts of one row go in by runs of {facts.chunk} tokens"
     if facts.by_graph:
         yield f"  tokens drawn by a graph: {', '.join(facts.by_graph)}"
 
