@@ -17,8 +17,8 @@ from genai_compiler.summary import summary
 from genai_runtime.decoding import Decoding
 
 from tests.conftest import FIXTURES
-from tests.lower.test_bare import NAMED
 from tests.lower.packages import laid_over
+from tests.lower.test_bare import NAMED
 from tests.reference.plain_loop import greedy
 
 PROMPT = [1, 9, 14, 3, 60, 22, 7, 31, 5, 44, 18]
@@ -117,7 +117,9 @@ def test_the_package_s_word_is_the_default_and_a_caller_s_counts_more(
         for asked in (None, 0, 3, 100):
             assert model.generate(PROMPT, max_new_tokens=12, stop_on_eos=False, prefill_chunk=asked).tokens == wanted
         assert whole.generate(PROMPT, max_new_tokens=12, stop_on_eos=False).tokens == wanted
-        assert model.generate(PROMPT[:4], max_new_tokens=2).tokens == whole.generate(PROMPT[:4], max_new_tokens=2).tokens
+        assert (
+            model.generate(PROMPT[:4], max_new_tokens=2).tokens == whole.generate(PROMPT[:4], max_new_tokens=2).tokens
+        )
     assert chunks == [4, 0, 3, 0, 0, 0, 0]
 
 

@@ -19,7 +19,9 @@ def with_prompt_chunks(plan: Plan, asked: PromptChunk | None) -> tuple[Plan, tup
         return plan, ()
     why = undivided(plan.decoder, plan.groups) or ("" if _takes_prompts(plan) else "prompts go to another graph")
     if plan.decoder is not None and not why:
-        note = f"prompt_chunks: prompts of one row above {asked.size} tokens go in by runs of {asked.size}: {asked.path}"
+        note = (
+            f"prompt_chunks: prompts of one row above {asked.size} tokens go in by runs of {asked.size}: {asked.path}"
+        )
         facts = replace(plan.decoder, chunk=asked.size)
         return replace(plan, decoder=facts, decisions=(*plan.decisions, note)), ()
     note = f"prompt_chunks: {asked.path} is {asked.size} and left alone: {why}"
@@ -49,7 +51,7 @@ def undivided(facts: DecodeFacts | None, groups: Iterable[StateGroup]) -> str:
 
 
 def _takes_prompts(plan: Plan) -> bool:
-    """Whether a loop starts from the request's tokens; else these go to an encoder, and an output starts from others."""
+    """Whether a loop starts from the request's tokens; else an encoder has these."""
     prompts = {each.name for each in plan.inputs if each.role == "prompt_tokens"}
     return any(carry.initial in prompts for op in walk(plan.body) if isinstance(op, Loop) for carry in op.carried)
 

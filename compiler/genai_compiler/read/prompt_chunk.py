@@ -14,7 +14,7 @@ FIELD: DocPath = ("model", "runtime_configurable", "chunked_prefill", "chunk_siz
 
 @dataclass(frozen=True)
 class PromptChunk:
-    """size: tokens, 1 at least. setting: the format has it as a setting, so that it is missed where it has no effect."""
+    """size: tokens, 1 at least. setting: the format has it as a setting, missed where it has no effect."""
 
     size: int
     where: Place
