@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from genai_compiler.emit.names import Names, literal
-from genai_compiler.read.number_lists import MOST, exceptions
-from genai_compiler.read.single_numbers import NumberProgram, NumberPut, NumberStep, Operand
+from genai_compiler.read.number_lists import MOST, Operand, exceptions
+from genai_compiler.read.single_numbers import NumberProgram, NumberPut, NumberStep
 
 EXPRESSIONS: Mapping[str, str] = {
     "Add": "{} + {}", "Sub": "{} - {}", "Mul": "{} * {}", "Neg": "-{}", "Abs": "abs({})",

@@ -119,8 +119,8 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
     if value_at(data, ("pipeline", "models")) and value_at(data, ("pipeline", "workflow")) is None:
         joined = parse_composite(data, places)
         lower = lower_iterative if is_iterative(joined.pipeline) else lower_composite
-        made = lower(root, joined, places)
-        return _lowered(root, COMPOSITE, file.name, places, replace(made, chunk=stated_chunk(data, places)))
+        parts = lower(root, joined, places)
+        return _lowered(root, COMPOSITE, file.name, places, replace(parts, chunk=stated_chunk(data, places)))
     metadata = parse_metadata(data, places)
     if metadata.pipeline is None:
         if (root / CONFIG_NAME).is_file():

@@ -22,7 +22,7 @@ class PromptChunk:
     setting: bool = False
 
 
-def stated_chunk(data: Mapping[str, Any], places: Places) -> PromptChunk | None:
+def stated_chunk(data: object, places: Places) -> PromptChunk | None:
     """What a document of the standard's form says; None where it says nothing. data: checked, or to be checked."""
     size = value_at(data, FIELD)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:

@@ -67,4 +67,4 @@ def _known(gathers: tuple[tuple[str, int], ...]) -> bool:
 
 
 def _bytes(tensor: TensorProto) -> int:
-    return prod(tensor.dims) * bits_of(tensor) // 8
+    return prod(int(each) for each in tensor.dims) * bits_of(tensor) // 8
