@@ -36,6 +36,7 @@ from tools.fixtures.shifted import tiny_shifted_v1
 from tools.fixtures.speculative import tiny_block_drafts, tiny_chained_drafts
 from tools.fixtures.stages import tiny_stages_v1
 from tools.fixtures.state import bounded_growing, ragged_emit, session_counter
+from tools.fixtures.tied import tiny_tied_v1
 from tools.fixtures.turning import tiny_turns
 from tools.fixtures.vision_stages import tiny_vision_stages_v1
 
@@ -67,6 +68,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny-shifted-v1": tiny_shifted_v1,
     "tiny-ssru-v1": tiny_ssru_v1,
     "tiny-stages-v1": tiny_stages_v1,
+    "tiny-tied-v1": tiny_tied_v1,
     "tiny-tiles-v2": tiny_tiles_v2,
     "tiny-turns": tiny_turns,
     "tiny-vision-stages-v1": tiny_vision_stages_v1,

@@ -40,11 +40,21 @@ WORKFLOW: dict[str, tuple[Row, ...]] = {
             remark="context length and vocabulary size reach a run; the rest are facts",
         ),
         Row(
-            "attention, runtime-configurable facts (1.5)",
-            ("Attention", "KeySequenceLengths", "RuntimeConfigurable", "ChunkedPrefill"),
+            "attention (1.5)",
+            ("Attention", "KeySequenceLengths"),
             verified="read.validate",
             tests="tests/read/test_rules.py",
             remark=f"{FACT}: how a cache behaves is read from the graph",
+        ),
+        Row(
+            "runtime-configurable facts (1.5)",
+            ("RuntimeConfigurable", "ChunkedPrefill"),
+            read="read.prompt_chunk",
+            verified="read.validate",
+            planned="plan.prompt_chunks",
+            run="emit.manifest rt.prompt_chunks",
+            tests="tests/read/test_rules.py tests/runtime/test_package_chunks.py",
+            remark="`chunked_prefill` is a default; nothing that runs depends on the other two",
         ),
         Row(
             "experts (1.5)",

@@ -76,8 +76,9 @@ def _check_memory(parser: argparse.ArgumentParser, found: argparse.Namespace) ->
             "--stop-after or --format sarif"
         )
     for name in given:
-        if not 1 <= lengths[name] <= MOST:
-            parser.error(f"{name} takes a number from 1 to {MOST}")
+        least = 0 if name == "--prefill-chunk" else 1
+        if not least <= lengths[name] <= MOST:
+            parser.error(f"{name} takes a number from {least} to {MOST}")
     if found.prompt is not None and found.context is not None and found.prompt > found.context:
         parser.error("--context counts the prompt as well: it can't be below --prompt")
 
@@ -187,7 +188,7 @@ def _add_memory(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--batch", type=int, metavar="N", help="with --memory: rows of a request (1)")
     group.add_argument("--prompt", type=int, metavar="N", help="with --memory: tokens of the prompt")
     group.add_argument("--context", type=int, metavar="N", help="with --memory: tokens of prompt and output together")
-    group.add_argument("--prefill-chunk", type=int, metavar="N", help="with --memory: tokens of the prompt in one run")
+    group.add_argument("--prefill-chunk", type=int, metavar="N", help="with --memory: tokens of the prompt in a run")
 
 
 def _add_told(group: argparse._ArgumentGroup) -> None:

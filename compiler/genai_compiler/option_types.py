@@ -98,16 +98,18 @@ def _values(options: Any, stages: Collection[str]) -> Iterator[Problem]:
     ask = options.memory
     given = {} if ask is None else {each: getattr(ask, each) for each in ("batch", "prompt", "context", "chunk")}
     known = {name: value for name, value in given.items() if value is not None}
-    wrong = [name for name, value in known.items() if not _is_count(value)]
+    least = {name: 0 if name == "chunk" else 1 for name in known}  # no chunks: a prompt as a whole
+    wrong = [name for name, value in known.items() if not _is_count(value, least[name])]
     for name in wrong:
-        yield _bad(f"MemoryAsk.{name}", f"a whole number from 1 to {MOST}", known[name], "leave it out for the default")
+        what = f"a whole number from {least[name]} to {MOST}"
+        yield _bad(f"MemoryAsk.{name}", what, known[name], "leave it out for the default")
     if not wrong and known.get("prompt", 0) > known.get("context", MOST):
         help = "context counts the prompt as well: it can't be below prompt"
         yield _bad("MemoryAsk.context", f"at least the {known['prompt']} tokens of prompt", known["context"], help)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and 1 <= int(value) <= MOST
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= MOST
 
 
 def _bad(name: str, what: str, value: object, help: str) -> Problem:

@@ -7,7 +7,7 @@ from genai_compiler.driver import Compiled
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component
 from genai_compiler.plan.speculation import Speculation
-from genai_compiler.problem import printable
+from genai_compiler.problem import counted, printable
 from genai_compiler.session_runs import runs_text
 
 RUNTIME = "the runtime"
@@ -30,6 +30,8 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         for group in plan.groups:
             yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
         yield f"  runs        {runs_text(plan)}"
+        if plan.decoder is not None and plan.decoder.chunk:
+            yield f"  prompt      by runs of {counted(plan.decoder.chunk, 'token')}, of one row"
         hosted = [each.name for each in plan.components if each.host is not None]
         if hosted:
             yield f"  host        {', '.join(hosted)} (numpy)"

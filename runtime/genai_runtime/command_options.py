@@ -29,6 +29,7 @@ WHOLE = {
 }
 _SAMPLING = """An option left out has the package's default, else the one named here. Temperature, top-k, top-p or min-p
 asks for sampling; without any, the package's default decides, else the output is greedy."""
+_CHUNK = "tokens of a prompt that one run takes at most, 0: all (default: as the package says, else all)"
 LENGTH_SWITCHES = ("keep", "recompute", "refuse")
 """Those of length_switch.py, which imports more than a command line may before it runs."""
 ASKED, TEXT, SAMPLING, PICTURES = "what is asked", "text", "sampling", "pictures"
@@ -254,7 +255,7 @@ def _add_loading_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--threads", type=int, metavar="N", help="intra-op threads (default: the cores this process may use)"
     )
-    group.add_argument("--prefill-chunk", type=int, metavar="N", help="tokens of a prompt that one run takes at most")
+    group.add_argument("--prefill-chunk", type=int, metavar="N", help=_CHUNK)
     group.add_argument("--policy", choices=("host", "graph"), help="who draws sampled tokens (default: the cheaper)")
     help = "where a graph takes other tables of positions behind a length: keep its caches, recompute them, or refuse"
     group.add_argument("--length-switch", choices=LENGTH_SWITCHES, default="keep", help=help)

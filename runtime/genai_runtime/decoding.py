@@ -135,7 +135,7 @@ class Decoder:
         decoding.media, decoding.later = media or {}, later or {}
         if positions is not None:
             decoding.take_positions(to_array(positions))
-        decoding.in_chunks(self._chunk)
+        decoding.in_chunks(self._chunk if request.prefill_chunk is None else request.prefill_chunk)
         if self.spec.switch and self._at_switch != "keep":
             watch_switch(decoding, self._at_switch, limit)
         return decoding

@@ -37,6 +37,7 @@ def described(data: Mapping[str, Any], sessions: Sessions) -> dict[str, Any]:
         "policy": data["generation"]["policy"],
         "runtime_steps": [DECODE, POLICY] if data["generation"]["policy"] == "runtime" else [],
         "speculation": drafting(data),
+        "prefill_chunk": sessions.prefill_chunk,
         "context_length": data["generation"]["context_length"],
         "end_ids": data["generation"]["end_ids"],
         "providers": sessions.active_providers(),

@@ -227,6 +227,9 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(data["origins"], dict, "origins")
     for key in ("opens", "on_demand"):
         yield from _shape_faults(data.get(key, []), [str], key)
+    generation = data.get("generation")
+    if isinstance(generation, dict) and "prefill_chunk" in generation:
+        yield from _shape_faults(generation["prefill_chunk"], int, "generation.prefill_chunk")
     if data.get("stored") is not None:
         faults = list(_shape_faults(data["stored"], _STORED, "stored"))
         yield from faults or _shape_faults(list(data["stored"]["graphs"].values()), [_STORED_GRAPH], "stored.graphs")
@@ -308,6 +311,8 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield "generation.holes has a negative id"
     if not -(1 << 31) <= (generation["pad_id"] or 0) < 1 << 31:
         yield "generation.pad_id is out of range"
+    if generation.get("prefill_chunk", 1) < 1:
+        yield "generation.prefill_chunk is below 1"
 
 
 def _adapter_faults(data: Mapping[str, Any]) -> Iterator[str]:

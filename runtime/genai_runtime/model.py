@@ -20,6 +20,7 @@ from genai_runtime.options import refuse_overrides, resolve_limits, resolve_samp
 from genai_runtime.origins import Origins, in_own_terms
 from genai_runtime.problem import GenaiError, RequestError
 from genai_runtime.profiles import Profile, profiles_of
+from genai_runtime.prompt_chunks import chunk_of_request
 from genai_runtime.prompting import Prompting
 from genai_runtime.request import Audience, Event, Request, Shared, Tally
 from genai_runtime.result import Result
@@ -71,6 +72,7 @@ class Model(Speaking, DrawingSide):
         adapters: Any = None,
         session: str | None = None,
         speculate: bool | None = None,
+        prefill_chunk: int | None = None,
         **sampling: Any,
     ) -> Generation:
         """Continue a prompt: text, or token ids; `batch` takes several, each row equal to its solo run.
@@ -83,11 +85,12 @@ class Model(Speaking, DrawingSide):
         starts where there is no prompt. adapters: {alias: scale} or [alias, ...] of the package's LoRA adapters, in
         slot order; for a batch also a list with one of these a row. session: continue the conversation of that name;
         it takes the turn when the generation has run to its end. speculate: whether the package's proposer drafts;
-        the tokens are the same (docs/options.md). Nothing runs until the result is iterated or asked for.
+        the tokens are the same (docs/options.md). prefill_chunk: as for `load`, for this request. Nothing runs until
+        the result is iterated or asked for.
         Raises RequestError (bad-prompt, bad-token, bad-stop, bad-option, bad-length, wrong-row-count, unknown-option,
         bad-sampling-options, option-not-allowed, option-out-of-bounds, context-exceeded, empty-prompt,
         unsupported-option, no-image-input, no-audio-input, missing-input, bad-audio, several-sounds, bad-image,
-        image-limit, image-tokens, no-session-state, no-proposer, closed;
+        image-limit, bad-chunk, image-tokens, no-session-state, no-proposer, closed;
         bad-adapters, unknown-adapter, no-adapter-service and the codes of an adapter selection).
         """
         executor = self._executor
@@ -107,7 +110,8 @@ class Model(Speaking, DrawingSide):
         decoded = self._generation["prompt_decoded"]
         limits = resolve_limits(max_new_tokens, prompts if decoded else [[0]] * len(prompts), self._generation)
         text = self._text_settings(join_stops(stop), stop_on_eos, skip_special_tokens)
-        shared = Shared(set(), Audience(), Tally(), speculates(self._manifest.data, speculate))
+        chunk = chunk_of_request(prefill_chunk, self._generation)
+        shared = Shared(set(), Audience(), Tally(), speculates(self._manifest.data, speculate), chunk)
         if self._generation["policy"] == "runtime":
             options = resolve_sampling(sampling, self._generation["defaults"], [len(each) for each in prompts])
             requests = self._requests.runtime(prompts, limits, options, stop_on_eos, shared, further)

@@ -21,6 +21,7 @@ from genai_runtime.manifest import COMPILE_AGAIN, Manifest, check_files, read_ma
 from genai_runtime.placement import placed
 from genai_runtime.policy_graphs import policy_graphs
 from genai_runtime.problem import GenaiError, LoadError
+from genai_runtime.prompt_chunks import loaded_chunk
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
 from genai_runtime.sessions import Graph, Sessions, Settings, Table
 
@@ -54,7 +55,8 @@ def load(
     None: what the package prefers where it exists (a notice is logged where not), else CPU. threads: intra-op threads,
     default: the cores this process really has (cores.py). verify: check large files by content too. timings: note where
     time goes, in `model.timings`. prefill_chunk: tokens of a prompt that one run takes at most, for decoders that this
-    runtime drives: less memory for long prompts. policy: who draws sampled tokens, `host` or `graph`; None: the
+    runtime drives: less memory for long prompts; 0: all of them; None: what the package asks for.
+    policy: who draws sampled tokens, `host` or `graph`; None: the
     folder's choice. length_switch: where a graph takes other tables of positions behind a length, `keep` what the
     caches hold, `recompute` it there, or `refuse` requests that would cross it. text: requests bring text, so that the
     tokenizer is opened beside the sessions, not by the first of them. eager: open also what only some requests need (a
@@ -65,10 +67,9 @@ def load(
     no-policy-graphs, bad-length-switch, bad-huge-pages, unreadable-file, bad-path.
     """
     binding.require()
-    if prefill_chunk is not None and prefill_chunk < 1:
-        raise LoadError("bad-chunk", f"prefill_chunk must be at least 1, got {prefill_chunk}")
     hold_choice(length_switch)
     manifest, files = _checked(Path(folder), verify)
+    chunk = loaded_chunk(prefill_chunk, manifest.data)
     strict = wanted_by_user(providers) if providers is not None else ()
     chosen, notices = (strict, ()) if strict else preferred_by_package(manifest.data["session"]["providers"])
     options, reason = _options(manifest.data["session"]["options"], threads)
@@ -84,7 +85,7 @@ def load(
             logging.getLogger("genai_runtime").warning("%s", each)
     noted = _timings() if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
-    driven = noted, prefill_chunk or 0, drawn, length_switch
+    driven = noted, chunk, drawn, length_switch
     sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files)
     seldom = manifest.data.get("on_demand", ()) if eager or strict else ()
     opens = (*manifest.data.get("opens", ()), *seldom)

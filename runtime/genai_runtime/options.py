@@ -17,7 +17,7 @@ _DEFAULTED = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition
 SAMPLING = tuple(each.name for each in fields(SamplingOptions))
 OF_GENERATE = (
     "max_new_tokens", "stop", "stop_on_eos", "add_special_tokens", "skip_special_tokens", "images", "audio", "adapters",
-    "session", "speculate",
+    "session", "speculate", "prefill_chunk",
 )  # fmt: skip
 """Options of `generate` beside those of sampling."""
 ROLES = {

@@ -75,12 +75,15 @@ class Tally:
 
 @dataclass(frozen=True)
 class Shared:
-    """What the runs of one generation have in common: rows that ended early, their reader, their drafts."""
+    """What the runs of one generation have in common: rows that ended early, their reader, their drafts, and how many
+    tokens of a prompt a run takes (None: what holds for the loaded package).
+    """
 
     stopped: set[int]
     audience: Audience
     tally: Tally
     speculate: bool
+    prefill_chunk: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ class Request:
     exist, or which, bool [ids]; 0: all), context_length (0: unlimited) and stopped (rows the caller ends while it
     runs). overrides: overridable component -> the one to run in its place. audience: who follows it. speculate: let the
     package's proposer draft (of one row only); tally: counts its drafts.
-    profiled: whether the package has profiles.
+    profiled: whether the package has profiles. prefill_chunk: tokens of the prompt that a run takes, 0: all, None: what
+    holds for the loaded package.
     """
 
     tensors: Mapping[str, Array]
@@ -113,6 +117,7 @@ class Request:
     speculate: bool = False
     tally: Tally = field(default_factory=Tally)
     profiled: bool = False
+    prefill_chunk: int | None = None
 
     def kept(self, cell: str, initial: Value) -> Value:
         """What the session stored for a cell, else the value it starts from."""

@@ -80,6 +80,7 @@ class Requests:
                 speculate=shared.speculate,
                 tally=shared.tally,
                 profiled=bool(self._data["profiles"]),
+                prefill_chunk=shared.prefill_chunk,
             )
 
         return [lambda rows=rows: request(rows) for rows in groups]  # type: ignore[misc]

@@ -241,7 +241,7 @@ BOTH = {"image_token_id": SEEN, "audio_token_index": HEARD}
 def test_which_token_stands_for_what_a_graph_makes(
     inputs: list[Port], others: list[list[Port]], config: dict[str, int], tokens: dict[str, int]
 ) -> None:
-    graphs = [Candidate("a.onnx", signature(each), None) for each in (inputs, *others)]  # type: ignore[arg-type]
+    graphs = [Candidate("a.onnx", None, signature(each), None) for each in (inputs, *others)]  # type: ignore[arg-type]
     assert _entry_token(graphs[0], graphs, config) == tokens
 
 

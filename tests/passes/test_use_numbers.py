@@ -169,3 +169,63 @@ def test_a_row_that_nobody_reads_still_refuses_a_place_that_it_has_not(tmp_path:
     width = len(PROMPT) + STEPS
     codes = [same(both, {**request, "spare": np.array([width - short])})[1] for short in (SETTLED + 5, width)]
     assert codes == ["step-failed", ""]
+
+
+# ---- lists and tables of end tokens ----------------------------------------------------------------------------------
+
+CAST = TensorProto.INT64, TensorProto.BOOL
+LISTED = (
+    ("Equal", ["token", "eos"], "same", {}), ("Cast", ["same"], "hits", {"to": CAST[0]}),
+    ("ReduceSum", ["hits", "axis"], "found", {"keepdims": 0}), ("Cast", ["found"], "ended", {"to": CAST[1]}),
+)  # fmt: skip
+"""Whether a token is one of a list, as nodes."""
+
+
+def ending_by(kind: str, folder: Path, ends: list[int]) -> Path:
+    """The package whose rows end by a constant list of tokens, a table of flags, or a list that a request gives."""
+    shutil.copytree(FIXTURES / CASE, folder)
+    model, document = load(folder / "termination.onnx"), read_document(folder)
+    graph, workflow = model.graph, document["pipeline"]["workflow"]
+    found = LISTED if kind != "table" else (("Gather", ["table", "flat"], "ended", {}),)
+    nodes = [helper.make_node(op, taken, [made], **more) for op, taken, made, more in found]
+    kept = [node for node in graph.node if "ended" not in node.output]
+    del graph.node[:]
+    graph.node.extend([kept[0], *nodes, *kept[1:]])
+    port = next(each for each in graph.input if each.name == "eos")
+    if kind == "given":
+        port.type.tensor_type.shape.dim[0].dim_param = "ends"
+        workflow["components"]["termination"]["ports"]["inputs"]["eos"]["shape"] = ["ends"]
+        workflow["inputs"]["package.eos"]["contract"]["shape"] = ["ends"]
+    else:
+        graph.input.remove(port)
+        table = helper.make_tensor("table", TensorProto.BOOL, [64], [each in ends for each in range(64)])
+        graph.initializer.append(table if kind == "table" else helper.make_tensor("eos", CAST[0], [len(ends)], ends))
+        del workflow["inputs"]["package.eos"]
+        del workflow["components"]["termination"]["ports"]["inputs"]["eos"]
+        for step in workflow["steps"][0]["steps"]:
+            step.get("inputs", {}).pop("eos", None)
+    save(model, folder / "termination.onnx")
+    write_document(folder, document)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["constant", "table", "given"])
+@pytest.mark.parametrize("place", [SETTLED - 1, SETTLED + 1, SETTLED + 9, 39])
+def test_rows_that_end_by_a_list_are_numbers_too(tmp_path: Path, kind: str, place: int) -> None:
+    """A row ends at the first token of the list, and where the list is empty it never does."""
+    plain = greedy(FIXTURES / CASE / "model.onnx", PROMPT, 40, ())
+    absent = next(each for each in range(64) if each not in plain)
+    ends = [absent, plain[place]]
+    wanted = plain[: plain.index(plain[place]) + 1]
+    both, made = two_forms(ending_by(kind, tmp_path / "package", ends), tmp_path)
+    check_module(made.executor)
+    assert in_numbers(made) == ["island_1"], said(made)
+    request = {"request.input_ids": np.array([PROMPT]), "request.max_iterations": np.array([40])}
+    request["prompt_lengths"] = np.array([len(PROMPT)])
+    for given, tokens in ((ends, wanted), ([], plain), ([absent] * 70, plain)):
+        asked = request | ({"eos": np.array(given, np.int64)} if kind == "given" else {})
+        events, code = same(both, asked)
+        assert ([each[-1] for each in events], code) == (
+            [[[each]] for each in (tokens if kind == "given" else wanted)],
+            "",
+        )

@@ -60,12 +60,6 @@ def test_several_rows_go_in_as_a_whole(compiled: Compiled, runs: list[int], case
     assert runs == []
 
 
-def test_a_chunk_has_a_token_at_least(compiled: Compiled) -> None:
-    with pytest.raises(genai_runtime.LoadError, match="prefill_chunk") as refused:
-        genai_runtime.load(compiled("tiny-gqa-v1")[0], prefill_chunk=0)
-    assert refused.value.code == "bad-chunk"
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_the_logits_are_those_of_the_whole_prompt(compiled: Compiled, case: str, size: int) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from genai_compiler.emit.fed_lengths import feed_lengths
-from genai_compiler.plan.edits import Edited, SelectLast, free_name
+from genai_compiler.emit.gathered_columns import gather_columns
+from genai_compiler.plan.edits import Edited, FeedLengths, SelectLast, free_name
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.nodes import value_names
 from genai_compiler.read.onnx_wire import with_references
@@ -27,8 +28,10 @@ def edited_bytes(graph: Graph, root: Path, edit: Edited) -> bytes:
     for part in edit.parts:
         if isinstance(part, SelectLast):
             _select_last(model, part)
-        else:
+        elif isinstance(part, FeedLengths):
             feed_lengths(model, part)
+        else:
+            gather_columns(model, part)
     content: bytes = model.SerializeToString(deterministic=True)
     return content
 

@@ -162,6 +162,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
         "valid_ids": min((each for each in (ids.count, package.sampled_ids or 0) if each), default=0),
         "holes": list(ids.holes),
         "contract": metadata.generation is not None,
+        **({"prefill_chunk": plan.decoder.chunk} if plan.decoder is not None and plan.decoder.chunk else {}),
         "defaults": _defaults(defaults) if defaults is not None else {},
         "overrides": {
             name: {"input": each.input, **(each.constraint.model_dump(exclude_none=True) if each.constraint else {})}

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from genai_compiler.emit.names import Names, literal
-from genai_compiler.read.single_numbers import ROUNDED, NumberProgram, NumberPut, NumberStep, Operand
+from genai_compiler.read.number_lists import MOST, Operand, exceptions
+from genai_compiler.read.single_numbers import ROUNDED, NumberProgram, NumberPut, NumberStep
 
 EXPRESSIONS: Mapping[str, str] = {
     "Add": "{} + {}", "Sub": "{} - {}", "Mul": "{} * {}", "Neg": "-{}", "Abs": "abs({})",
@@ -14,6 +15,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "GreaterOrEqual": "{} >= {}",
     **dict.fromkeys(ROUNDED, "{}"),
     "And": "{} and {}", "Or": "{} or {}", "Xor": "{} != {}", "Not": "not {}", "Where": "{1} if {0} else {2}",
+    "In": "{} in {}", "NotIn": "{} not in {}", "Count": "{1}.count({0})",
 }  # fmt: skip
 """Operator -> the same of Python's numbers. A whole number may leave its type where OVERFLOWS says so."""
 OVERFLOWS = ("Add", "Sub", "Mul", "Neg", "Abs", "Cast", *ROUNDED)
@@ -25,7 +27,8 @@ BITS: Mapping[str, int] = {"int64": 64, "int32": 32, **dict.fromkeys(ROUNDED, 54
 class NumberViews:
     """The lines of one run. given: port -> the expression that reads its number. rows: port, or result -> its entries.
 
-    counter: the expression among these that is the iteration's number, which one may always be added to.
+    counter: the expression among these that is the iteration's number, which one may always be added to. lists: port ->
+    the name of what is listed there.
     """
 
     program: NumberProgram
@@ -33,11 +36,13 @@ class NumberViews:
     rows: Mapping[str, str]
     counter: str
     names: Names
+    lists: Mapping[str, str] = field(default_factory=dict[str, str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
 
     def computing(self) -> Iterator[str]:
         """From numbers that are read to those that will be written; nothing is written yet."""
         uses = Counter(each for step in self.program.steps for each in step.takes)
+        uses.update(each for step in self._lookups() for each in (*step.takes, *step.takes))
         uses.update(each for put in self.program.puts for each in (put.place, put.place, put.number))
         for port in sorted(self.program.reads()):
             self.texts[port] = self.given[port]
@@ -50,12 +55,14 @@ class NumberViews:
             self.texts[step.gives] = name
 
     def fitting(self) -> tuple[str, ...]:
-        """What must hold: each place is in its row, each number in its type."""
+        """What must hold: each place is in its row or table, each number in its type, and no list is empty or long."""
         places = dict.fromkeys(f"0 <= {self._text(put.place)} < len({self.rows[put.row]})" for put in self.program.puts)
         sums = [step for step in self.program.steps if step.operator in OVERFLOWS and not self._counts_on(step)]
         bits = ((each, BITS.get(each.operator, BITS.get(each.dtype))) for each in sums)
         types = (f"{self._text(each.gives)}.bit_length() < {most}" for each, most in bits if most is not None)
-        return (*places, *types)
+        tables = dict.fromkeys(f"0 <= {self._text(each.takes[0])} < {len(each.among)}" for each in self._lookups())
+        lists = (f"0 < len({self.lists[each]}) <= {MOST}" for each in sorted(self.program.lists()))
+        return (*places, *tables, *lists, *types)
 
     def writing(self, results: Mapping[str, str]) -> Iterator[str]:
         """The results. results: port -> the view that takes its number."""
@@ -79,9 +86,20 @@ class NumberViews:
         taken = [self._text(each) for each in step.takes]
         if step.operator == "Cast":
             return f"{taken[0]} != 0" if step.dtype == "bool" else f"int({taken[0]})"
+        if step.operator == "Lookup":
+            return _looked_up(taken[0], step.among)
+        if step.among:
+            found = EXPRESSIONS[step.operator].format(taken[0], self._among(step.among))
+            return found if step.dtype == "bool" or step.operator == "Count" else f"int({found})"
         if step.operator in ("Min", "Max"):
             return f"{step.operator.lower()}({', '.join(taken)})" if len(taken) > 1 else taken[0]
         return EXPRESSIONS[step.operator].format(*taken)
+
+    def _lookups(self) -> list[NumberStep]:
+        return [step for step in self.program.steps if step.operator == "Lookup"]
+
+    def _among(self, among: tuple[int, ...] | str) -> str:
+        return self.lists[among] if isinstance(among, str) else literal(among)
 
     def _counts_on(self, step: NumberStep) -> bool:
         """Whether it is the iteration's number and one more, which its bound limits."""
@@ -90,3 +108,15 @@ class NumberViews:
 
     def _text(self, operand: Operand) -> str:
         return self.texts[operand] if isinstance(operand, str) else literal(operand)
+
+
+def _looked_up(place: str, table: tuple[int, ...] | str) -> str:
+    """The entry of a table; any number where it has no such place: that is asked before anything is written."""
+    assert not isinstance(table, str)
+    found = exceptions(table)
+    if found is None:
+        return f"{literal(table)}[{place}] if 0 <= {place} < {len(table)} else {literal(table[0])}"
+    usual, other, places = found
+    if (usual, other) == (False, True) and isinstance(other, bool):
+        return f"{place} in {literal(places)}"
+    return f"{literal(other)} if {place} in {literal(places)} else {literal(usual)}"

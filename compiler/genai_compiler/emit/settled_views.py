@@ -166,7 +166,8 @@ class SettledViews:
         rows = {port: self._view(port, run.inputs, "given", at) for port, _ in run.inputs if port in kept}
         rows |= {port: self._view(port, run.outputs, "made", at) for port, _ in run.outputs if port in kept}
         written = {port: self._view(port, run.outputs, "made", at) for port, _ in program.outputs}
-        views = NumberViews(program, given, rows, self._step, self._names)
+        lists = {port: self._listed(port, value, run, at) for port, value in run.inputs if port in program.lists()}
+        views = NumberViews(program, given, rows, self._step, self._names, lists)
         yield from views.computing()
         fits = views.fitting()
         if not fits:
@@ -214,6 +215,13 @@ class SettledViews:
         self._lists.append(
             f"{name} = {self._call('number', f'{self._sets[at][0]}.given[{_place(port, run.inputs)}]')}[0]"
         )
+        return name
+
+    def _listed(self, port: str, value: str, run: Invoke, at: int) -> str:
+        """The name of what an input lists, which is the same every time."""
+        name = self._names.fresh(f"{value}_listed")
+        given = self._call("entries", f"{self._sets[at][0]}.given[{_place(port, run.inputs)}]")
+        self._lists.append(f"{name} = tuple({given}.tolist())")
         return name
 
     def _view(self, port: str, pairs: Pairs, side: str, at: int) -> str:

@@ -24,7 +24,7 @@ from genai_compiler.lower.merge_fixed import merge_fixed_states
 from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
 from genai_compiler.lower.output_start import start_doubts, start_of_single
 from genai_compiler.lower.plain_state import plain_state
-from genai_compiler.lower.search_defaults import search_defaults
+from genai_compiler.lower.search_defaults import prompt_chunk, search_defaults
 from genai_compiler.lower.shifted_caches import merge_shift, merge_shifted, told_columns
 from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import stated_by_config
@@ -75,6 +75,7 @@ class ConfigDecoder:
             session_options=config.decoder.session,
             signature=self.facts.signature,
             decoder=self.facts,
+            chunk=prompt_chunk(config.search, lambda key: named(config, ("search", key))),
         )
 
 

@@ -4,6 +4,7 @@ Presets, the flow and the wires say what is joined; the graphs decide names, dty
 of a model or a type decides anything.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ from genai_compiler.lower.pipeline_staged import lower_staged
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.pipeline_staging import check_wires
 from genai_compiler.lower.pipeline_windows import check_layers, stated_window
-from genai_compiler.lower.search_defaults import defaults_of
+from genai_compiler.lower.search_defaults import defaults_of, prompt_chunk
 from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import Stated
 from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
@@ -169,6 +170,7 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         signature=facts.signature,
         decoder=facts,
         hints=reading.hints,
+        chunk=prompt_chunk(config.search, _spots(form, config)),
     )
 
 
@@ -176,13 +178,14 @@ def _defaults(
     form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
-    where = place_of_search(form.text)
-
-    def place(key: str) -> tuple[Place, str]:
-        return where[key] if key in where else named(config, ("search", key))
-
-    defaults, found = defaults_of(config.search, place, limit, vocabulary)
+    defaults, found = defaults_of(config.search, _spots(form, config), limit, vocabulary)
     return defaults | bias_default(form.text), found
+
+
+def _spots(form: PipelineForm, config: GenaiConfig) -> Callable[[str], tuple[Place, str]]:
+    """Where the file states a key of the search: in words of version 2, else of version 1."""
+    where = place_of_search(form.text)
+    return lambda key: where[key] if key in where else named(config, ("search", key))
 
 
 def _facts(

@@ -6,6 +6,7 @@ from typing import Any
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.problem import Problem
 from genai_compiler.read.hint_sources import Hint
+from genai_compiler.read.prompt_chunk import PromptChunk
 from genai_compiler.read.session_options import ProviderPreference, SessionOptions
 from genai_compiler.read.signature import Signature
 from genai_compiler.read.text_facts import TextFacts
@@ -16,7 +17,7 @@ class LoweredGraph:
     """A package in the standard's form.
 
     document: plain data in the form of the metadata standard. problems: warnings only. notes: one-line facts for the
-    summary. hints: where its sessions should run.
+    summary. hints: where its sessions should run. chunk: how much of a prompt a run should take.
     """
 
     document: dict[str, Any]
@@ -27,6 +28,7 @@ class LoweredGraph:
     session_options: SessionOptions
     signature: Signature
     hints: tuple[Hint, ...] = field(default=(), kw_only=True)
+    chunk: PromptChunk | None = field(default=None, kw_only=True)
 
     @property
     def sampled_ids(self) -> int | None:

@@ -17,7 +17,7 @@ from genai_compiler.lower.media_notes import AUDIO, IMAGE
 from genai_compiler.lower.pipeline_places import as_wide
 from genai_compiler.lower.plain_candidate import Candidate, alike, flat_integers
 from genai_compiler.lower.sound_roles import BANDS
-from genai_compiler.read.signature import Port, Signature
+from genai_compiler.read.signature import Signature
 from genai_compiler.read.value_flow import Edges
 
 EMBEDDING, DECODER, MEDIA = "embedding", "decoder", "media"
@@ -144,15 +144,10 @@ def _entry_token(other: Candidate, others: Sequence[Candidate], config: Mapping[
 def _medium(signature: Signature) -> str:
     """Whole pictures have four axes or five, and a grid places patches; sound has bands; "" where neither tells it."""
     floats = [each.shape or () for each in signature.inputs if "float" in each.dtype]
-    if any(len(each) in (4, 5) for each in floats) or any(
-        (each.shape or ())[1:] == (3,) for each in _integers(signature)
-    ):
+    grids = ((each.shape or ())[1:] == (3,) for each in signature.inputs if each.dtype in ("int64", "int32"))
+    if any(len(each) in (4, 5) for each in floats) or any(grids):
         return IMAGE
     return AUDIO if any(len(each) == 3 and not {*BANDS}.isdisjoint(each[1:]) for each in floats) else ""
-
-
-def _integers(signature: Signature) -> Iterator[Port]:
-    return (each for each in signature.inputs if each.dtype in ("int64", "int32"))
 
 
 def _doubts_of_tokens(others: Sequence[Candidate], config: Mapping[str, Any]) -> Iterator[str]:

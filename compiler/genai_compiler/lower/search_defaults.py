@@ -11,6 +11,7 @@ from genai_compiler.check.generation_defaults import LARGEST, SMALLEST_TEMPERATU
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import as_written
+from genai_compiler.read.prompt_chunk import PromptChunk
 
 _TOP_K = 50
 Report = Callable[..., None]
@@ -45,6 +46,12 @@ def defaults_of(
     _refuse_beams(search, report)
     _note_ignored(search, report)
     return defaults, tuple(problems)
+
+
+def prompt_chunk(search: Mapping[str, Any], where: Callable[[str], tuple[Place, str]]) -> PromptChunk | None:
+    """What `chunk_size` asks for: a fraction is cut off, and less than one token is none (reference, 1.12)."""
+    size = int(search.get("chunk_size", 0))
+    return PromptChunk(size, *where("chunk_size"), setting=True) if size >= 1 else None
 
 
 def _sampling(search: Mapping[str, Any], vocabulary: int | None, report: Report) -> dict[str, Any]:
@@ -120,10 +127,6 @@ def _run_time(search: Mapping[str, Any], report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if int(search.get("random_seed", -1)) >= 0:
         found["random_seed"] = int(search["random_seed"])
-    if float(search.get("chunk_size", 0)) >= 1:
-        size = int(search["chunk_size"])
-        what = f"chunk_size {size} has no effect: the prompt is processed in one piece, which gives the same tokens"
-        report("ignored-key", "chunk_size", what, f"for less memory run with --prefill-chunk {size}")
     batch = int(search.get("batch_size", 1))
     if batch != 1:
         report(

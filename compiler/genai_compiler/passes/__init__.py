@@ -4,6 +4,7 @@ from genai_compiler.passes.choose_forms import choose_forms
 from genai_compiler.passes.drop_dead_steps import drop_dead_steps
 from genai_compiler.passes.feed_lengths import feed_lengths
 from genai_compiler.passes.fuse_islands import fuse_islands
+from genai_compiler.passes.gather_columns import gather_columns
 from genai_compiler.passes.hoist_selection import hoist_selection
 from genai_compiler.passes.hold_state import hold_state
 from genai_compiler.passes.keep_results import keep_results
@@ -35,4 +36,5 @@ PASSES: tuple[Pass, ...] = (
     mark_last_reads,
     place_policy,
     speculate,
+    gather_columns,
 )

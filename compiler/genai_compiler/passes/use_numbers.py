@@ -4,11 +4,11 @@ Before:  loop { %m, %n = invoke update(mask=%mask, length=%length) steady; ... }
 After:   loop { %m, %n = invoke update(mask=%mask, length=%length) steady in numbers; ... }
 
 A session run costs some microseconds before it has computed anything; an addition of two numbers some hundredths of
-one. For one row the counters, flags and comparisons of a policy are single numbers, and its mask gains one entry. The
-shorter way through the loop (plan/settled_loops.py) then does without the session: it reads the numbers where the run
-would read them, and writes what it makes of them where the run would have written it. Where a number would leave its
-type, or a place its row, the session runs after all, and says or does what it always did. So results are the same to
-the last bit; batches and the first iterations are as they were.
+one. For one row the counters, flags and comparisons of a policy are single numbers, its mask gains one entry, and its
+end tokens are a list that stays as it is. The shorter way through the loop (plan/settled_loops.py) then does without
+the session: it reads the numbers where the run would read them, and writes what it makes of them where the run would
+have written it. Where a number would leave its type, or a place its row or table, the session runs after all, and says
+or does what it always did. So results are the same to the last bit; batches and the first iterations are as they were.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.edits import Linked, Member
 from genai_compiler.plan.ir import Fused, Invoke, Loop, Op, Plan, Type
 from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way, run_of
-from genai_compiler.plan.uses import all_reads
+from genai_compiler.plan.uses import all_reads, defines
 from genai_compiler.read.single_numbers import DTYPES, GraphOfNumbers, NotNumbers, NumberProgram, number_program
 
 MOST = 60
@@ -37,16 +37,18 @@ def use_numbers(plan: Plan, profile: Profile) -> Plan:
 
 
 def _in_numbers(loop: Loop, plan: Plan, profile: Profile, notes: list[str]) -> Loop:
-    wanted = _wanted(loop)
-    return replace(loop, body=tuple(_judged(op, wanted, plan, profile, notes) for op in loop.body))
+    wanted, moving = _wanted(loop), _moving(loop)
+    return replace(loop, body=tuple(_judged(op, wanted, moving, plan, profile, notes) for op in loop.body))
 
 
-def _judged(op: Op, wanted: frozenset[str], plan: Plan, profile: Profile, notes: list[str]) -> Op:
+def _judged(
+    op: Op, wanted: frozenset[str], moving: frozenset[str], plan: Plan, profile: Profile, notes: list[str]
+) -> Op:
     run = run_of(op)
     if run is None or run.held:
         return op
     try:
-        program = _program(run, wanted, plan, profile)
+        program = _program(run, wanted, moving, plan, profile)
     except NotNumbers as why:
         notes.append(f"use_numbers: {run.component} stays a run of a session: {why}")
         return op
@@ -63,13 +65,23 @@ def _wanted(loop: Loop) -> frozenset[str]:
     return frozenset(found)
 
 
-def _program(run: Invoke, wanted: frozenset[str], plan: Plan, profile: Profile) -> NumberProgram:
+def _moving(loop: Loop) -> frozenset[str]:
+    """What may be another tensor in another iteration."""
+    made = {value for op in loop.body for value in defines(op)}
+    return frozenset({*made, *(each.cell for each in loop.carried), loop.iteration})
+
+
+def _program(
+    run: Invoke, wanted: frozenset[str], moving: frozenset[str], plan: Plan, profile: Profile
+) -> NumberProgram:
     """The run's graphs in numbers; names around them are the run's own ports."""
     types = {port: plan.types[value] for port, value in run.inputs}
     numbers = {port: type.dtype for port, type in types.items() if _is_one(type)}
     rows = {port: type.dtype for port, type in types.items() if port not in numbers and _is_row(type)}
     results = [port for port, value in run.outputs if value in wanted]
-    program = number_program(list(_graphs(run, plan, profile)), numbers, rows, results)
+    lists = {port: types[port].dtype for port, value in run.inputs if value not in moving and _is_list(types[port])}
+    lists = {port: dtype for port, dtype in lists.items() if port not in numbers}
+    program = number_program(list(_graphs(run, plan, profile)), numbers, rows, results, lists)
     if len(program.steps) > MOST:
         raise NotNumbers(f"it has {len(program.steps)} steps")
     odd = next((port for port, _ in program.outputs if not _is_one(plan.types[dict(run.outputs)[port]])), "")
@@ -100,6 +112,10 @@ def _is_one(type: Type) -> bool:
 
 def _is_row(type: Type) -> bool:
     return type.dtype in DTYPES.values() and type.ranked and type.rank == 2 and next(_single(type))
+
+
+def _is_list(type: Type) -> bool:
+    return type.dtype in DTYPES.values() and type.ranked and type.rank == 1 and type.row_axis is None
 
 
 def _single(type: Type) -> Iterator[bool]:

@@ -17,6 +17,7 @@ from genai_compiler.plan.limits import limited
 from genai_compiler.plan.literals import literal
 from genai_compiler.plan.lora import adaptation
 from genai_compiler.plan.processor_files import PROCESSORS, file_program
+from genai_compiler.plan.prompt_chunks import with_prompt_chunks
 from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values
@@ -82,7 +83,8 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
         capabilities=tuple(sorted({*workflow.manifest.capabilities, *package.metadata.required_capabilities})),
         decisions=package.assumptions,
     )
-    return plan, tuple(report.problems)
+    plan, doubts = with_prompt_chunks(plan, package.chunk)
+    return plan, (*report.problems, *doubts)
 
 
 def _unread(superseded: set[str], body: tuple[Op, ...]) -> set[str]:

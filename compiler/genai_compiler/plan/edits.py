@@ -7,6 +7,7 @@ from genai_compiler.read.link_graphs import Hoist as Hoist
 from genai_compiler.read.link_graphs import Linked as Linked
 from genai_compiler.read.link_graphs import Member as Member
 from genai_compiler.read.mask_lengths import MaskLengths
+from genai_compiler.read.turned_weights import TurnedWeight
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,17 @@ class FeedLengths:
 
 
 @dataclass(frozen=True)
+class GatherColumns:
+    """An edit of a graph: columns of a weight are gathered, not rows of the weight transposed (gather_columns)."""
+
+    found: TurnedWeight
+
+
+@dataclass(frozen=True)
 class Edited:
     """A graph of the package with edits, carried out in this order."""
 
-    parts: tuple[SelectLast | FeedLengths, ...]
+    parts: tuple[SelectLast | FeedLengths | GatherColumns, ...]
 
 
 Edit = Edited | Linked

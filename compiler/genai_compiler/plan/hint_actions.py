@@ -19,7 +19,7 @@ LEFT: Mapping[Action, str] = {
     "prefetch": "ONNX Runtime brings every weight in when it opens a session",
     "overlap": "the steps of one request depend on each other, and operators of a session run in order",
     "cuda_graph_region": "a captured run replays one shape, and the shapes of a request change",
-    "chunk_size": "a prompt is one run, or as many as the document's own steps or --prefill-chunk make of it",
+    "chunk_size": "a prompt is one run, or as many as the package's own words or --prefill-chunk make of it",
     "offloadable": "no memory is short of: a session has one placement",
     "kernel": "ONNX Runtime chooses kernels by itself",
 }

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from genai_compiler.plan.boundary import Boundary
-from genai_compiler.plan.edits import Edited, Linked, SelectLast
+from genai_compiler.plan.edits import Edited, GatherColumns, Linked, SelectLast
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Component, Input, Plan
 from genai_compiler.plan.op_text import op_lines
@@ -86,6 +86,8 @@ def _component(component: Component) -> Iterator[str]:
     for part in component.edit.parts if isinstance(component.edit, Edited) else ():
         if isinstance(part, SelectLast):
             yield f"  edit after {part.label}: one position a row, port {part.port}"
+        elif isinstance(part, GatherColumns):
+            yield f"  edit: columns of {part.found.weight}, not rows of {part.found.turned}"
         else:
             yield f"  edit: ports {part.last} and {part.width} in the place of {part.mask}"
     if isinstance(component.edit, Linked) and component.edit.hoist is not None:
@@ -175,6 +177,8 @@ def _decoder(plan: Plan) -> Iterator[str]:
     if facts.one_token:
         axis = ", in a port without an axis for tokens" if facts.flat else ""
         yield f"  one token a run{axis}: the prompt goes in token by token"
+    if facts.chunk:
+        yield f"  prompts of one row go in by runs of {facts.chunk} tokens"
     if facts.by_graph:
         yield f"  tokens drawn by a graph: {', '.join(facts.by_graph)}"
 

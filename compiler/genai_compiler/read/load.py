@@ -30,6 +30,7 @@ from genai_compiler.read.ort_format import ort_files, ort_format
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.pipeline_text import speaks_pipeline
 from genai_compiler.read.places import Places, format_path
+from genai_compiler.read.prompt_chunk import stated_chunk, with_chunk
 from genai_compiler.read.signature import load_graph, signature_of
 from genai_compiler.read.text_facts import TextFacts, read_text_facts
 from genai_compiler.read.textproto import is_textproto
@@ -114,11 +115,13 @@ def _loaded(root: Path, complete: bool, graphs: tuple[str, ...]) -> Package:
 def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
     data, places = read_document(file, root)
     if value_at(data, ("pipeline",)) is None and value_at(data, ("model", "io")) and not (root / CONFIG_NAME).is_file():
-        return _lowered(root, BARE, file.name, places, lower_bare(root, parse_bare(data, places), places))
+        made = lower_bare(root, parse_bare(data, places), places)
+        return _lowered(root, BARE, file.name, places, replace(made, chunk=stated_chunk(data, places)))
     if value_at(data, ("pipeline", "models")) and value_at(data, ("pipeline", "workflow")) is None:
         joined = parse_composite(data, places)
         lower = lower_iterative if is_iterative(joined.pipeline) else lower_composite
-        return _lowered(root, COMPOSITE, file.name, places, lower(root, joined, places))
+        parts = lower(root, joined, places)
+        return _lowered(root, COMPOSITE, file.name, places, replace(parts, chunk=stated_chunk(data, places)))
     metadata = parse_metadata(data, places)
     if metadata.pipeline is None:
         if (root / CONFIG_NAME).is_file():
@@ -147,6 +150,7 @@ def _from_metadata(root: Path, file: Path, complete: bool = True) -> Package:
         title="" if file.name in METADATA_NAMES else file.stem,
         complete=complete,
         assumptions=tuple(_assumptions(graphs, metadata, complete)),
+        chunk=stated_chunk(data, places),
     )
 
 
@@ -160,7 +164,8 @@ def _from_genai_config(root: Path) -> Package:
 
 def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: LoweredGraph) -> Package:
     """The package whose document was made from another dialect's; places: where that one's values stand."""
-    metadata = parse_metadata(lowered.document, places)
+    document = with_chunk(lowered.document, lowered.chunk)
+    metadata = parse_metadata(document, places)
     return Package(
         root=root,
         dialect=dialect,
@@ -174,7 +179,8 @@ def _lowered(root: Path, dialect: str, file: str, places: Places, lowered: Lower
         notes=(*lowered.notes, *processor_notes(root, lowered.document)),
         warnings=lowered.problems,
         hints=lowered.hints,
-        lowered=lowered.document,
+        lowered=document,
+        chunk=lowered.chunk,
     )
 
 

@@ -12,6 +12,7 @@ from genai_compiler.read.document import Metadata, Workflow
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.link_graphs import Linked
 from genai_compiler.read.places import Places
+from genai_compiler.read.prompt_chunk import PromptChunk
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.signature import Signature
 from genai_compiler.read.text_facts import TextFacts
@@ -40,7 +41,7 @@ class Package:
     all. identity: the document's semantic identity, "" where it was lowered from something else. title: what the plan
     is called, "": the folder's name. complete: every named file must be there; assumptions: what is taken for granted
     where one is not. hints: where the document would have its sessions run. lowered: the document that was made of
-    another dialect's, {} for an authored one.
+    another dialect's, {} for an authored one. chunk: how much of a prompt a run should take, where it says so.
     """
 
     root: Path
@@ -60,6 +61,7 @@ class Package:
     assumptions: tuple[str, ...] = ()
     hints: tuple[Hint, ...] = ()
     lowered: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    chunk: PromptChunk | None = None
 
     @property
     def workflow(self) -> Workflow:

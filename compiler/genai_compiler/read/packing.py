@@ -28,9 +28,9 @@ Tensors = Mapping[str, TensorProto]
 class WeightMemory:
     """Bytes. packed: rearranged copies. inside: weights that lie in the graph's own file and stay as they are.
 
-    mapped: external weights read as they are, of which `early` while the session is made; tables: external ones of
-    which only gathered rows are read; places: (bytes, rows) of those with a row a position. source: the largest weight
-    that a copy is made of, there beside it for a while.
+    mapped: external weights read as they are, of which `early` while the session is made, that a copy is made of, too;
+    tables: external ones of which only gathered rows are read; places: (bytes, rows) of those with a row a position.
+    source: the largest weight that becomes a copy alone, there beside it for a while.
     """
 
     packed: int
@@ -70,10 +70,10 @@ def weight_memory(model: ModelProto) -> WeightMemory:
         sum(copies.values()),
         sum(_bytes(tensors[name]) for name in kept - external),
         sum(_bytes(tensors[name]) for name in mapped),
-        sum(_bytes(tensors[name]) for name in mapped if "early" in uses[name]),
+        sum(_bytes(tensors[name]) for name in mapped if uses[name] & {"early", "packed"}),
         tuple(sorted(_bytes(tensors[name]) for name in tables)),
         tuple(sorted((_bytes(tensors[name]), int((tensors[name].dims or [1])[0])) for name in places)),
-        max((_bytes(tensors[name]) for name, found in uses.items() if "packed" in found), default=0),
+        max((_bytes(tensors[name]) for name, found in uses.items() if found == {"packed"}), default=0),
     )
 
 

@@ -1,20 +1,21 @@
 """A graph whose tensors are single numbers, as the few steps that Python needs for them (pass use_numbers).
 
 Exact work on whole numbers and truth values only, as ONNX defines it. One row of many numbers may be there besides: it
-may become another one that differs in one place, as a mask does. Of such a graph's inputs each has one element, so that
-each of its values has: extents never matter, and only what values decide can go wrong, which is a number that its type
-can't hold, or a place that a row has not.
+may become another one that differs in one place, as a mask does. Lists that stay as they are may be looked into
+(number_lists). Of such a graph's other inputs each has one element, so that each of its values has: extents never
+matter, and only what values decide can go wrong, which is a number that its type can't hold, or a place that a row has
+not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from genai_compiler.read.nodes import elements_of, input_at, integer, is_onnx, output_at
+from genai_compiler.read.number_lists import MOST as MOST_LISTED
+from genai_compiler.read.number_lists import Hits, ListReading, ListStep, NumberList, Operand, list_of, looked_up
 
-Operand = str | int
-"""A value by name, or a constant: a truth value is one of Python's own."""
 DTYPES: Mapping[int, str] = {TensorProto.INT64: "int64", TensorProto.INT32: "int32", TensorProto.BOOL: "bool"}
 WHOLE = ("int64", "int32")
 SAME = ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "ReduceMax", "ReduceMin")
@@ -34,12 +35,13 @@ class NotNumbers(Exception):
 
 @dataclass(frozen=True)
 class NumberStep:
-    """One operator on single numbers; dtype: of what it gives."""
+    """One operator on single numbers; dtype: of what it gives. among: the list that it looks into, or its name."""
 
     operator: str
     takes: tuple[Operand, ...]
     gives: str
     dtype: str
+    among: tuple[int, ...] | str = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class NumberProgram:
         found = {each for step in self.steps for each in step.takes} | {each for _, each in self.outputs}
         found |= {each for put in self.puts for each in (put.place, put.number)}
         return frozenset(each for each in found if isinstance(each, str)) - {step.gives for step in self.steps}
+
+    def lists(self) -> frozenset[str]:
+        """Names of the lists that steps look into."""
+        return frozenset(step.among for step in self.steps if isinstance(step.among, str))
 
 
 @dataclass(frozen=True)
@@ -96,18 +102,23 @@ class _Extents:
     """The shape of a single number: ones, or nothing."""
 
 
-_Known = _Number | _Row | _Extents
+_Known = _Number | _Row | _Extents | NumberList | Hits
 
 
 def number_program(
-    graphs: Sequence[GraphOfNumbers], numbers: Mapping[str, str], rows: Mapping[str, str], wanted: Sequence[str]
+    graphs: Sequence[GraphOfNumbers],
+    numbers: Mapping[str, str],
+    rows: Mapping[str, str],
+    wanted: Sequence[str],
+    lists: Mapping[str, str] | None = None,
 ) -> NumberProgram:
-    """What the graphs, one after the other, make of these. numbers, rows: name -> dtype. wanted: results that count.
+    """What the graphs, one after the other, make of these. wanted: results that count.
 
-    Raises NotNumbers.
+    numbers, rows, lists: name -> dtype; a list has one axis and stays as it is. Raises NotNumbers.
     """
     known: dict[str, _Known] = {name: _Number(name, dtype) for name, dtype in numbers.items()}
     known |= {name: _Row(name, dtype) for name, dtype in rows.items()}
+    known |= {name: NumberList(name, dtype, 1, 0) for name, dtype in (lists or {}).items()}
     reading = _Reading(known)
     for each in graphs:
         reading.graph(each)
@@ -123,11 +134,11 @@ def number_program(
 def _needed(
     steps: list[NumberStep], outputs: tuple[tuple[str, Operand], ...], puts: list[NumberPut]
 ) -> list[NumberStep]:
-    """The steps that something depends on. A place counts always: a row may not have it."""
+    """The steps that something depends on. A place counts always: a row, or a table, may not have it."""
     asked = {operand for _, operand in outputs} | {each for put in puts for each in (put.place, put.number)}
     kept = list[NumberStep]()
     for step in reversed(steps):
-        if step.gives in asked:
+        if step.gives in asked or step.operator == "Lookup":
             kept.append(step)
             asked.update(step.takes)
     return kept[::-1]
@@ -147,6 +158,7 @@ class _Reading:
         graph = given.model.graph
         inner: dict[str, _Known] = {}
         fixed = _constants(graph, inner) - given.inputs.keys()
+        lists = ListReading(given.model, fixed)
         for port, name in given.inputs.items():
             inner.pop(port, None)
             if name in self.around:
@@ -160,7 +172,9 @@ class _Reading:
                 name = next((name for port, name in given.outputs.items() if port == made), "")
                 self._put(node, inner, name)
             else:
-                inner[made] = self._made(node, inner, fixed, given.prefix + made)
+                taken = [inner.get(each) for each in node.input]
+                found = self._in_lists(node, taken, lists, given.prefix + made) if is_onnx(node) else None
+                inner[made] = found or self._made(node, taken, fixed, given.prefix + made)
         for port, name in given.outputs.items():
             if port in inner:
                 self.around[name] = inner[port]
@@ -174,9 +188,33 @@ class _Reading:
             raise NotNumbers("what ScatterElements gives goes on inside the graph")
         self.puts.append(NumberPut(row.name, place.operand, number.operand, name))
 
-    def _made(self, node: NodeProto, inner: Mapping[str, _Known], fixed: set[str], gives: str) -> _Known:
-        op, taken = node.op_type, [inner.get(name) for name in node.input]
-        first = taken[0] if taken else None
+    def _in_lists(
+        self, node: NodeProto, taken: list[_Known | None], lists: ListReading, gives: str
+    ) -> NumberList | Hits | _Number | None:
+        """What a node makes of a list, or of what was found there; None where it deals with none."""
+        op, first, second = node.op_type, *(*taken, None, None)[:2]
+        if op == "Equal" and isinstance(first, NumberList):
+            first, second = second, first
+        step: ListStep | None = None
+        if op == "Equal" and isinstance(first, _Number) and isinstance(second, NumberList):
+            short = isinstance(second.values, str) or len(second.values) <= MOST_LISTED
+            return Hits(first.operand, second) if short and first.dtype == second.dtype else None
+        if op == "Gather" and isinstance(first, NumberList) and isinstance(second, _Number):
+            step = looked_up(node, first, second.operand)
+        elif op == "Cast" and isinstance(first, Hits):
+            dtype = DTYPES.get(integer(node, "to", 0), "")
+            return replace(first, dtype=dtype) if dtype else None
+        elif isinstance(first, NumberList | Hits):
+            step, kept = lists.step(node, taken), lists.changed(node, first)
+            if kept is not None:
+                return kept
+        if step is None:
+            return None
+        self.steps.append(NumberStep(step.operator, (step.number,), gives, step.dtype, step.among))
+        return _Number(gives, step.dtype)
+
+    def _made(self, node: NodeProto, taken: list[_Known | None], fixed: set[str], gives: str) -> _Known:
+        op, first = node.op_type, taken[0] if taken else None
         if not is_onnx(node) or any(each.g.node or each.graphs for each in node.attribute):
             raise NotNumbers(f"its operator {op}")
         if op in (*SAME, *ROUNDED) and isinstance(first, _Number):
@@ -247,9 +285,14 @@ def _constants(graph: GraphProto, inner: dict[str, _Known]) -> set[str]:
 
 def _constant(name: str, tensor: TensorProto | None, inner: dict[str, _Known], fixed: set[str]) -> None:
     fixed.add(name)
-    number = _single(tensor) if tensor is not None else None
-    if number is not None:
-        inner[name] = number
+    known = (_single(tensor) or _list(tensor)) if tensor is not None else None
+    if known is not None:
+        inner[name] = known
+
+
+def _list(tensor: TensorProto) -> NumberList | None:
+    dtype = DTYPES.get(tensor.data_type, "")
+    return list_of(tensor, dtype) if dtype and tensor.data_location != TensorProto.EXTERNAL else None
 
 
 def _single(tensor: TensorProto) -> _Number | None:
