@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.problem import CompileError, Problem, errors
 
 from tests.lower.pipelines import ENCODER_DECODER, SPEECH_TOO, Document, encoder_decoder, package, pipeline, speech_too
+from tests.lower.test_pipeline_drafts import DRAFTED, both, first_version
+from tests.lower.test_pipeline_logits import BIAS, COOL, MINIMUM, PENALTY, SAMPLE, TOP_K, TOP_P
+from tests.lower.test_pipeline_wishes import BUILD, RUNTIME
 from tests.wording import smells
 
 JUNK: list[Any] = [
@@ -45,6 +49,22 @@ FULL: Document = {
 }
 
 
+SAYING: Document = {
+    **pipeline(
+        DRAFTED,
+        sessions={"decoder": {"session_options": {"runtime": RUNTIME, "build_requires": BUILD}}},
+        strategy={"draft": {"producer": "draft_model", "depth": 2, "ngram": {"window": 4}}, "acceptance": "greedy"},
+    ),
+    "generation": {"max_length": 64, "logits": [BIAS, MINIMUM, PENALTY, COOL, TOP_K, TOP_P, SAMPLE]},
+}
+"""Drafts, operations on scores and wishes of sessions."""
+CASES = {
+    "media": (FULL, speech_too),
+    "cross": (ENCODER_DECODER, encoder_decoder),
+    "drafts": (SAYING, both),
+}
+
+
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -63,10 +83,10 @@ def changed(document: Document, path: tuple[Any, ...], value: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize("name", ["media", "cross"])
+@pytest.mark.parametrize("name", CASES)
 def test_any_value_in_any_place_is_lowered_or_refused(name: str, tmp_path: Path) -> None:
-    document, graphs = (FULL, speech_too()) if name == "media" else (ENCODER_DECODER, encoder_decoder())
-    folder = package(tmp_path / "p", document, graphs)
+    document, graphs = CASES[name]
+    folder = package(tmp_path / "p", document, graphs())
     assert lower_pipeline_config(folder).document
     faults: list[tuple[object, object, tuple[Problem, ...]]] = []
     for path in paths(document):
@@ -93,3 +113,22 @@ def test_very_many_entries_are_read_and_refused(key: str, tmp_path: Path) -> Non
     over = many if key == "dataflow" else {"flow": many["flow"]} if key == "flow" else many | {"dataflow": []}
     with pytest.raises(CompileError):
         lower_pipeline_config(package(tmp_path / "p", pipeline(ENCODER_DECODER, **over), encoder_decoder()))
+
+
+def test_any_value_of_a_draft_model_of_version_1_is_taken_or_refused(tmp_path: Path) -> None:
+    draft = {"filename": "draft.onnx", "head_size": 8, "num_hidden_layers": 2, "inputs": {"past_key_names": "past.%d"}}
+    folder = first_version(tmp_path / "p", both()["draft.onnx"], {"speculative": {"max_draft_tokens": 2}}, **draft)
+    document = json.loads((folder / "genai_config.json").read_text())
+    told: list[Problem] = []
+    silent: list[object] = []
+    for path in paths(document):
+        for junk in JUNK if path[:2] == ("model", "draft") or path[:1] == ("speculative",) else ():
+            (folder / "genai_config.json").write_text(json.dumps(changed(document, path, junk)))
+            try:
+                told += lower_genai_config(folder).problems
+            except CompileError as refused:
+                told += refused.problems
+                silent += [(path, junk)] if not errors(refused.problems) else []
+    assert silent == []
+    assert smells(told, empty=False) == []
+    assert {"model.draft", "speculative.max_draft_tokens"} <= {each.path for each in told}

@@ -12,7 +12,9 @@ import genai_runtime
 import numpy as np
 import onnxruntime
 import pytest
-from genai_compiler import compile_package
+from genai_compiler import CompileError, compile_package
+from genai_compiler.lower import config_plugin
+from genai_compiler.lower.config_plugin import lower_plugin
 from genai_compiler.lower.genai_config_v1 import lower_genai_config
 from genai_compiler.lower.genai_config_v2 import lower_pipeline_config
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
@@ -340,3 +342,13 @@ def test_a_controller_is_refused_as_a_plugin_is(tmp_path: Path) -> None:
     paths = {each.path for each in empty if each.code == "missing-key"}
     assert paths == {"pipeline.controller.library", "pipeline.controller.entry_point"}
     assert smells([*found, *empty]) == []
+
+
+def test_no_adapter_takes_the_place_of_a_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one takes that of a plugin beside it."""
+    monkeypatch.setattr(config_plugin, "is_installed", lambda _abi: True)
+    plugin = {"library": "model.onnx", "entry_point": "make"}
+    folder = package(tmp_path / "p", pipeline(DRAFTED, plugin=plugin, controller=plugin), both())
+    with pytest.raises(CompileError) as caught:
+        lower_plugin(folder)
+    assert [each.path for each in caught.value.problems if each.severity is Severity.ERROR] == ["pipeline.controller"]

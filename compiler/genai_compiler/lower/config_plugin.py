@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from genai_compiler.lower.lowered import LoweredGraph
+from genai_compiler.lower.native_code import refuse_controller
 from genai_compiler.lower.pipeline_edges import read_graphs
 from genai_compiler.lower.plugin_workflow import PluginGraph, asked_of, is_installed, plugin_document
 from genai_compiler.problem import CompileError, errors, ordered
@@ -26,6 +27,7 @@ def lower_plugin(root: Path) -> LoweredGraph | None:
         return None
     resolving = Resolving(text)
     form = expand(resolving)
+    refuse_controller(form, resolving)
     graphs = read_graphs(replace(form, flow=()), resolving)
     if not form.sessions:
         what = "the plugin's package names no session, and the adapter runs its graphs by session"

@@ -12,8 +12,7 @@ _REFUSED = "unsupported-package-class"
 
 def refuse_native_code(form: PipelineForm, resolving: Resolving) -> None:
     """Refuse a plugin, for which no adapter is installed, and a controller of the loop."""
-    pipeline = form.text.document.pipeline
-    plugin, controller = pipeline.plugin, pipeline.controller
+    plugin = form.text.document.pipeline.plugin
     if plugin is not None:
         path = (*PIPELINE, "plugin")
         _check(plugin, "plugin", path, resolving)
@@ -21,6 +20,12 @@ def refuse_native_code(form: PipelineForm, resolving: Resolving) -> None:
         help = "describe the sessions, their flow and wires instead, or write inference_metadata.yaml"
         help += f"; or {way_out(plugin.entry_point)}" if plugin.entry_point else ""
         resolving.report(_REFUSED, path, what, help)
+    refuse_controller(form, resolving)
+
+
+def refuse_controller(form: PipelineForm, resolving: Resolving) -> None:
+    """Refuse a library that would own the loop of decoding: no adapter takes its place."""
+    controller = form.text.document.pipeline.controller
     if controller is not None:
         path = (*PIPELINE, "controller")
         _check(controller, "controller", path, resolving)
