@@ -22,7 +22,7 @@ from tests.data import DATA, ROOT
 from tests.lower import test_plain_folder
 from tests.lower.plain_folders import undeclared
 from tests.lower.test_pipeline_pass import said_of
-from tests.lower.test_plain_stages import unsaid
+from tests.lower.test_plain_stages import seen_unsaid, unsaid
 from tests.paged_graphs import write_out
 from tests.real_packages import DRAWN, ENCODED, MEDIA, NAMES, PACKAGES, PAGED, RUN, SINGLE
 from tests.said_again import SAID_AGAIN, said_again
@@ -150,6 +150,8 @@ def _plain(folder: Path) -> Iterator[Row]:
     for name in ENCODED:
         made = unsaid(name, folder / "stages" / name)
         yield Row(name, PLAIN, kinds[name], outcome(made, of_exporter(name, starts=False)))
+    for name in MEDIA:
+        yield Row(name, PLAIN, kinds[name], outcome(seen_unsaid(name, folder / "media" / name), of_exporter(name)))
 
 
 def _paged(name: str, folder: Path) -> Outcome | None:
