@@ -54,6 +54,7 @@ class DecoderSpec:
     the prompt, "" for the same; one_by_step: but for a prompt of one token. window: (tokens a run, what fills the last
     run up) of a prompt. shift: caches move by what a run adds: (columns of past and new ones, what empty ones hold,
     whether padding stands before a prompt). alone: a run takes one row. lengths: what is fed in the place of a mask.
+    left: ports of which what the last run gives is kept.
     """
 
     component: str
@@ -82,6 +83,7 @@ class DecoderSpec:
     switch: int = 0
     shift: tuple[int, int, bool] | None = None
     lengths: Lengths | None = None
+    left: tuple[str, ...] = ()
 
 
 class Front:
@@ -220,6 +222,10 @@ class Decoding:
 
     def advance(self) -> None:
         """Feed `tokens`; `logits` then holds what follows them."""
+        raise NotImplementedError
+
+    def last(self, port: str) -> Value:
+        """What the last run gave at a port of `left`."""
         raise NotImplementedError
 
     def row_at(self, place: int) -> BoundRow:

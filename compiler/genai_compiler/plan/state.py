@@ -157,7 +157,8 @@ class DecodeFacts:
     the same; one_by_step: but for a prompt of one token. window: how prompts are cut. shift: how caches move. alone: it
     takes one row a run. by_graph: ways of drawing a token that a graph of ours takes unless a caller wants it
     otherwise; None where there are no such graphs. switch: positions for which the graph takes its first tables, 0
-    where it has one set. lengths: what is fed in the place of a mask (pass feed_lengths).
+    where it has one set. lengths: what is fed in the place of a mask (pass feed_lengths). left: ports of which what the
+    last run gave is read behind the loop.
     """
 
     component: str
@@ -185,6 +186,7 @@ class DecodeFacts:
     shift: Shift | None = None
     by_graph: tuple[str, ...] | None = None
     lengths: FedLengths | None = None
+    left: tuple[str, ...] = ()
 
 
 def _per_token(slot: Slot) -> int:
