@@ -17,6 +17,7 @@ from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Request
 from genai_runtime.sample import to_float32
 from genai_runtime.sessions import Sessions
+from genai_runtime.state import Lengths as Lengths
 from genai_runtime.state import Room, Slot
 from genai_runtime.values import NUMPY, Array, Value, to_array, view
 
@@ -29,14 +30,6 @@ class Mask:
     dtype: str
     columns: bool
     fixed: bool
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Ports in a mask's place. last: each row's last position, int32 [rows]; width: the mask's would-be width, [1]."""
-
-    last: str
-    width: str
 
 
 @dataclass(frozen=True)
@@ -189,6 +182,8 @@ class Decoding:
 
     filled: int
     _positions: Array
+    left: Mapping[str, Value]
+    """What the last run gave at the ports of `spec.left`."""
     switch: Rebuilding | None = None
     """What runs the sequence again where the graph takes other tables; None: nothing does."""
     takes_switches = False
@@ -222,10 +217,6 @@ class Decoding:
 
     def advance(self) -> None:
         """Feed `tokens`; `logits` then holds what follows them."""
-        raise NotImplementedError
-
-    def last(self, port: str) -> Value:
-        """What the last run gave at a port of `left`."""
         raise NotImplementedError
 
     def row_at(self, place: int) -> BoundRow:

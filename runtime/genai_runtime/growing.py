@@ -5,7 +5,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.decoding import Decoding, Mask
 from genai_runtime.state import empty_state
-from genai_runtime.values import NUMPY, Array, Value, view
+from genai_runtime.values import NUMPY, Array, view
 
 MASK_ROOM = 256
 """Columns by which the mask buffer grows."""
@@ -91,7 +91,4 @@ class GrowingDecoding(Decoding):
         self.take_own_last(made[0])
         for place, port in enumerate(self._pasts, start=1):
             self._feeds[port] = made[place]
-        self._left = {port: made[place] for place, port in enumerate(self.spec.left, start=1 + len(self._pasts))}
-
-    def last(self, port: str) -> Value:
-        return self._left[port]
+        self.left = {port: made[place] for place, port in enumerate(self.spec.left, start=1 + len(self._pasts))}

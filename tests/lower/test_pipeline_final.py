@@ -4,6 +4,7 @@ What they give is held against the same graphs in a plain loop: the decoder's la
 was chosen after.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import numpy as np
 import onnxruntime
 import pytest
 from genai_compiler import compile_package
+from genai_compiler.driver import Options
+from genai_compiler.memory import MemoryAsk
 from genai_runtime import RequestError
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tests.lower.pipelines import Document, pipeline
 from tests.lower.test_pipeline_cut import document, refused, written
+from tests.real_packages import GREEDY
 from tests.staged_packages import Graphs, converts, three, two_phases
 from tools.fixtures.network import HIDDEN, concat_decoder, gqa_decoder
 from tools.fixtures.stages import FINAL
@@ -68,19 +72,33 @@ def by_hand(made: Graphs, count: int, ratings: Array) -> tuple[list[int], Array]
     ids, fed, hidden = list(PROMPT), list(PROMPT), np.zeros(0)
     outputs = [each.name for each in run["decoder"].get_outputs()]
     for _ in range(count):
-        places = np.arange(len(ids) - len(fed), len(ids))[None]
         feeds = {"input_ids": np.array([fed]), "attention_mask": np.ones((1, len(ids)), np.int64), **past}
-        told = dict(zip(outputs, run["decoder"].run(outputs, {**feeds, "position_ids": places}), strict=True))
+        feeds["position_ids"] = np.arange(len(ids) - len(fed), len(ids))[None]
+        feeds = {each.name: feeds[each.name] for each in run["decoder"].get_inputs()}
+        told = dict(zip(outputs, run["decoder"].run(outputs, feeds), strict=True))
         past = {name: told[name.replace("past_key_values", "present")] for name in past}
         hidden, fed = told["hidden_states"], [int(told["logits"][0, -1].argmax())]
         ids += fed
     return ids[len(PROMPT) :], run["judge"].run(None, {"hidden_states": hidden, "weight": weight})[0]
 
 
+def in_place() -> ModelProto:
+    """The decoder whose operators write in place, which gives what its head takes, too."""
+    model = gqa_decoder().proto()
+    reader = next(node for node in model.graph.node if "final_norm" in node.input)
+    model.graph.node.append(helper.make_node("Identity", [reader.input[0]], ["hidden_states"]))
+    shape = ["batch", "sequence", HIDDEN]
+    model.graph.output.append(helper.make_tensor_value_info("hidden_states", TensorProto.FLOAT, shape))
+    return model
+
+
+@pytest.mark.parametrize("decoder", [lambda: concat_decoder(hidden=True).proto(), in_place])
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_a_session_behind_the_loop_reads_the_last_run_and_what_ran_before(count: int, tmp_path: Path) -> None:
+def test_a_session_behind_the_loop_reads_the_last_run_and_what_ran_before(
+    count: int, decoder: Callable[[], ModelProto], tmp_path: Path
+) -> None:
     """Joined by equal names; after one token the last run is the prompt's."""
-    made = graphs()
+    made = graphs(decoder())
     compile_package(written(tmp_path / "p", made, flow(made)), out=tmp_path / "out")
     ratings = np.random.default_rng(3).normal(size=(1, HIDDEN)).astype(np.float32)
     tokens, score = by_hand(made, count, ratings)
@@ -100,6 +118,25 @@ def test_several_rows_are_refused_where_the_last_run_is_read(tmp_path: Path) -> 
     with genai_runtime.load(tmp_path / "out", threads=1) as model, pytest.raises(RequestError) as caught:
         model.run(asked)
     assert caught.value.code == "one-row"
+
+
+def test_texts_are_generated_all_the_same(tmp_path: Path) -> None:
+    """Rows of a batch go one by one; who asks for text gets text. What it takes of memory is told."""
+    only = model_of(
+        [helper.make_node("ReduceSum", ["hidden_states", "axis"], ["score"], keepdims=0)],
+        {"hidden_states": ["rows", "positions", HIDDEN]},
+        {"score": ["rows", HIDDEN]},
+    )
+    made = {"decoder": concat_decoder(hidden=True).proto(), "judge": only}
+    result = compile_package(
+        written(tmp_path / "p", made, flow(made)), out=tmp_path / "out", options=Options(memory=MemoryAsk())
+    )
+    assert result.memory is not None
+    wanted, _ = by_hand({**made, "lens": lens(), "judge": judge()}, 7, np.ones((1, HIDDEN), np.float32))
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        assert model.generate(PROMPT, max_new_tokens=7, **GREEDY).tokens == wanted
+        rows = model.generate(batch=[PROMPT, [7], PROMPT], max_new_tokens=7, **GREEDY).rows
+        assert [row.tokens for row in rows][::2] == [wanted, wanted]
 
 
 def test_sessions_behind_the_loop_feed_each_other(tmp_path: Path) -> None:

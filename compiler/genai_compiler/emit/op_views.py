@@ -78,7 +78,7 @@ class OpViews:
                 pairs = tuple(f"{self.names.of(target)} = {self._copied(op, source)}" for source, target in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
             case LastRun():
-                lines = tuple(f"{self.names.of(value)} = decoding.last({literal(port)})" for port, value in op.pairs)
+                lines = tuple(f"{self.names.of(value)} = decoding.left[{literal(port)}]" for port, value in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": lines})
             case Emit():
                 return self._emit(op, step)

@@ -8,15 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from genai_compiler.plan.decoder_form import (
-    HELP,
-    OWNED,
-    control_ports,
-    form_faults,
-    left_cells,
-    placed_by_grids,
-    roles_of,
-)
+from genai_compiler.plan.decoder_form import HELP, OWNED, control_ports, form_faults, placed_by_grids, roles_of
 from genai_compiler.plan.decoder_front import FrontStep, front_of, switch_cells
 from genai_compiler.plan.decoder_pages import page_dims, pages_of, positions_rank
 from genai_compiler.plan.decoder_traits import (
@@ -33,13 +25,13 @@ from genai_compiler.plan.ir import (
     Carry,
     Decode,
     Emit,
-    LastRun,
     Loop,
     Op,
     SelectToken,
     StartPolicy,
     Type,
 )
+from genai_compiler.plan.last_run import last_run, left_ports
 from genai_compiler.plan.link_stages import PROMPT_COMPONENT
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
@@ -149,27 +141,18 @@ class DecoderLoop:
             positions=self._given_positions(steps, path, scope),
             adapted=steps.adaptation.of(facts.component),
         )
-        emits = tuple(self._emits(made["token"], cells["active"], path))
         carried = [Carry(cells[port], first[port], made[port], False) for port in flags]
         loop = Loop(
             continue_when=cells["active"],
             max_iterations=limit,
-            body=(passed, chosen, *emits),
+            body=(passed, chosen, *self._emits(made["token"], cells["active"], path)),
             carried=(*carried, *fed, Carry(sequence, prompt, made["token"], False, "", self._longest(scope))),
             termination=self.loop.termination,
             iteration="",
             origin=format_path(path),
         )
-        start = StartPolicy(first["active"], first["done"], first["accepted_len"], selects)
-        return start, loop, *self._left(steps, facts, path, scope)
-
-    def _left(self, steps: "StepBuilder", facts: DecodeFacts, path: Path, scope: Scope) -> Iterator[LastRun]:
-        """What is read of the last run behind the loop: cells that hold nothing else."""
-        types = dict(steps.components[facts.component].outputs)
-        cells = left_cells(self.package.workflow, self.loop, self.decode[1])
-        pairs = tuple((port, scope.define(cell, types[port])) for cell, port in cells.items())
-        if pairs:
-            yield LastRun(facts.component, pairs, format_path((*path, "steps", self.decode[0])))
+        left = last_run(steps, self.loop, decode, (*path, "steps", at), scope)
+        return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop, *left
 
     def _media(self, steps: "StepBuilder", path: Path, scope: Scope, inner: Scope) -> tuple[Pairs, tuple[Carry, ...]]:
         """What goes in beside the tokens: (port, cell), and how each cell goes on."""
@@ -281,12 +264,10 @@ class DecoderLoop:
         pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
         if packs and pages is None:
             return None
-        switches = frozenset(self._beside()) if self.front is None else frozenset[str]()
-        fed |= switches
+        fed |= (switches := frozenset(self._beside() if self.front is None else ()))
         self._unfed(steps, graph, fed, groups)
         one_token = runs_token_by_token(self.package.graphs.get(prompt, graph), takers[tokens])
         cut = not packs and last_token_only(graph.model, logits)
-        left = tuple(left_cells(self.package.workflow, self.loop, self.decode[1]).values())
         even = one_token or cut or bool(self.front and self.front.media)  # padding might stand for an entry of media
         return DecodeFacts(
             component=component,
@@ -307,8 +288,8 @@ class DecoderLoop:
             prompt_component=prompt,
             one_by_step=bool(prompt) and one_by_step(self._parameters()),
             window=(window := window_of(self._parameters())),
+            left=(left := left_ports(steps, self.loop, self.decode[1])),
             alone=bool(left) or window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
-            left=left,
             shift=shift_of(self._parameters()),
             switched=bool(switches),
             switch=switch_of(graph, mask),
