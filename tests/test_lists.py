@@ -136,7 +136,7 @@ OPS = {
     "Invoke": "`invoke`", "Fused": "`invoke island_N`", "SelectAdapters": "`... = select adapters(", "Copy": "`copy`",
     "Decode": "`decode`", "StartPolicy": "`start`", "SelectToken": "`select`", "SpeculativeBlock": "`block`",
     "Emit": "`emit ", "Loop": "`loop ", "Branch": "`branch ", "Release": "`release ", "Keep": "`keep ",
-    "Hold": "`hold ", "CheckHeld": "`check GROUP",
+    "Hold": "`hold ", "CheckHeld": "`check GROUP", "LastRun": "`last`",
 }  # fmt: skip
 """Op -> how its row begins."""
 

@@ -18,6 +18,7 @@ from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Request
 from genai_runtime.sample import to_float32
 from genai_runtime.sessions import Sessions
+from genai_runtime.state import Lengths as Lengths
 from genai_runtime.state import Room, Slot
 from genai_runtime.values import NUMPY, Array, Value, to_array, view
 
@@ -30,14 +31,6 @@ class Mask:
     dtype: str
     columns: bool
     fixed: bool
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Ports in a mask's place. last: each row's last position, int32 [rows]; width: the mask's would-be width, [1]."""
-
-    last: str
-    width: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class DecoderSpec:
     [3, tokens]. prompt_component: what runs with the prompt, "" for the same; one_by_step: but for a prompt of one
     token. window: (tokens a run, what fills the last run up) of a prompt. shift: caches move by what a run adds:
     (columns of past and new ones, what empty ones hold, whether padding stands before a prompt). alone: a run takes one
-    row. lengths: what is fed in the place of a mask.
+    row. lengths: what is fed in the place of a mask. left: ports of which what the last run gives is kept.
     """
 
     component: str
@@ -86,6 +79,7 @@ class DecoderSpec:
     shift: tuple[int, int, bool] | None = None
     lengths: Lengths | None = None
     flat: bool = False
+    left: tuple[str, ...] = ()
 
 
 class Decoder:
@@ -178,6 +172,8 @@ class Decoding:
 
     filled: int
     _positions: Array
+    left: Mapping[str, Value]
+    """What the last run gave at the ports of `spec.left`."""
     switch: Rebuilding | None = None
     """What runs the sequence again where the graph takes other tables; None: nothing does."""
     takes_switches = False

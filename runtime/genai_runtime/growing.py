@@ -22,7 +22,7 @@ class GrowingDecoding(Decoding):
     def prompt(self) -> None:
         spec = self.spec
         self._run = binding.run_with_values(self.first_session, spec.origin)
-        self._outputs = [spec.logits, *(slot.present for slot in spec.slots)]
+        self._outputs = [spec.logits, *(slot.present for slot in spec.slots), *spec.left]
         self._pasts = [slot.past for slot in spec.slots]
         arrays = self.prompt_feeds()
         self._feeds = self.as_values(arrays) | dict(self.extras) | dict(self.own(self.media))
@@ -36,7 +36,8 @@ class GrowingDecoding(Decoding):
         self._positions, self.filled = self.first_positions(), self.first
         self._feeds.update(self.own(self.later))
         kept = [slot for slot in spec.slots if not slot.once]
-        self._outputs, self._pasts = [spec.logits, *(slot.present for slot in kept)], [slot.past for slot in kept]
+        self._outputs = [spec.logits, *(slot.present for slot in kept), *spec.left]
+        self._pasts = [slot.past for slot in kept]
         if spec.mask is not None:
             self._mask = np.zeros((self.rows, self.width + MASK_ROOM), dtype=NUMPY[spec.mask.dtype])
             self._mask[:, : self.first] = np.arange(self.first) < self.lengths.reshape(-1, 1)
@@ -90,3 +91,4 @@ class GrowingDecoding(Decoding):
         self.take_own_last(made[0])
         for place, port in enumerate(self._pasts, start=1):
             self._feeds[port] = made[place]
+        self.left = {port: made[place] for place, port in enumerate(self.spec.left, start=1 + len(self._pasts))}

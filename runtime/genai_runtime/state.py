@@ -55,6 +55,14 @@ class Room:
         return replace(self, now=max(self.first + 1, min(self.most, 2 * self.first)))
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """Ports in a mask's place. last: each row's last position, int32 [rows]; width: the mask's would-be width, [1]."""
+
+    last: str
+    width: str
+
+
 def shape_of(slot: Slot, rows: int, length: int, pages: int = 0) -> tuple[int, ...]:
     """A slot's shape with so many rows, tokens, and pages of all rows."""
     extents = {ROWS: rows, GROWTH: length, PAGES: pages}

@@ -233,12 +233,6 @@ NOT_YET: dict[str, Row] = {
         "pipeline.plugin",
         "a compiler loads no code of a package",
     ),
-    "stages after the loop": (
-        pipeline(VISION, flow=[{"run": "decoder"}, {"run": "vision", "when": "final"}], dataflow=[]),
-        "unsupported-package-class",
-        "pipeline.flow[1].when",
-        "runs after the loop, which is not compiled yet",
-    ),
     "once an image": (
         pipeline(VISION, flow=[{"run": "vision", "when": "once", "loop": "per_image", "loop_over": "pixel_values"},
                                *STAGES]),
@@ -252,18 +246,6 @@ NOT_YET: dict[str, Row] = {
         "unsupported-package-class",
         "pipeline.flow[0].dynamic_shape",
         "'vision' takes items cut to their size, and nothing makes them of files",
-    ),
-    "windows": (
-        pipeline(PLAIN, state={"position_ids": {"strategy": "windowed"}}),
-        "unsupported-package-class",
-        "pipeline.state.position_ids.strategy",
-        "prompts cut into windows (windowed) are not compiled yet",
-    ),
-    "bounded caches": (
-        pipeline(PLAIN, state={"kv_cache": {"sliding_window": {"window_size": 8, "layers": [0]}}}),
-        "unsupported-package-class",
-        "pipeline.state.kv_cache.sliding_window",
-        "caches that hold 8 positions are not compiled yet",
     ),
     "a cross cache that changes": (
         pipeline(ENCODER_DECODER, state={"cross_cache": {"frozen": False}}),

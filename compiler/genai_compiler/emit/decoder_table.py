@@ -52,6 +52,7 @@ def decoder_table(plan: Plan) -> Iterator[str]:
         *([f"shift={literal((facts.shift.columns, facts.shift.fill, facts.shift.first))}"] if facts.shift else []),
         *([f"alone={facts.alone}"] if facts.alone else []),
         *([f"switch={facts.switch}"] if facts.switch else []),
+        *([f"left={literal(facts.left)}"] if facts.left else []),
         *([f"front=({literal(facts.front.component)}, {literal(facts.front.streams)})"] if facts.front else []),
     ]
     yield f"DECODER = DecoderSpec({', '.join(args)})"

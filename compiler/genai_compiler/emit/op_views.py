@@ -24,6 +24,7 @@ from genai_compiler.plan.ir import (
     Hold,
     Invoke,
     Keep,
+    LastRun,
     Loop,
     Op,
     Plan,
@@ -76,6 +77,9 @@ class OpViews:
             case Copy():
                 pairs = tuple(f"{self.names.of(target)} = {self._copied(op, source)}" for source, target in op.pairs)
                 return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": pairs})
+            case LastRun():
+                lines = tuple(f"{self.names.of(value)} = decoding.left[{literal(port)}]" for port, value in op.pairs)
+                return OpView("_copy.py.j2", {"origin": comment(op.origin), "lines": lines})
             case Emit():
                 return self._emit(op, step)
             case Release():

@@ -29,6 +29,7 @@ from genai_compiler.lower.pipeline_edges import (
     taken_by_name,
     with_equal_names,
 )
+from genai_compiler.lower.pipeline_final import Finals, find_finals, split_finals, with_finals
 from genai_compiler.lower.pipeline_media import beside, media_notes
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
@@ -63,17 +64,21 @@ from genai_compiler.read.text_facts import TextFacts, read_text_facts
 
 @dataclass(frozen=True)
 class _Joined:
-    """The sessions, the wires that the file states, which session decodes, and options and hints of all."""
+    """The sessions up to the end of the loop, the wires that the file states between them, which session decodes, those
+    behind the loop, and options and hints of all.
+    """
 
+    form: PipelineForm
     graphs: SessionGraphs
     edges: tuple[Edge, ...]
     decoder: str
+    finals: Finals
     options: tuple[SessionOptions, tuple[Hint, ...]]
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """The form with its graphs, and what is known of its decoder."""
+    """The form with its graphs, and what is known of its decoder. kept: sessions that are read behind the loop."""
 
     form: PipelineForm
     graphs: SessionGraphs
@@ -81,6 +86,7 @@ class _Reading:
     decoder: str
     ports: DecoderPorts
     edges: tuple[Edge, ...]
+    kept: frozenset[str]
     options: SessionOptions
     hints: tuple[Hint, ...]
     zeros: tuple[Port, ...] = ()
@@ -108,11 +114,10 @@ def lower_pipeline_text(text: PipelineText, zeros: tuple[Port, ...] = ()) -> Low
         if is_single_pass(form, resolving):
             return lower_pass(form, config, media_notes(form), resolving)
         joined = _joined(form, config, resolving)
-        cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, resolving)
-        check_wires(form, cut, resolving)
-        if cut is not None:
-            return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, resolving)
-        return _lowered(replace(_read(form, config, joined, resolving), zeros=zeros), resolving)
+        lowered = _loop(joined, config, zeros, resolving)
+        if joined.finals.steps:
+            return with_finals(lowered, joined.form, joined.graphs, joined.decoder, joined.finals)
+        return lowered
     except CompileError as error:
         raise CompileError([*text.problems, *resolving.problems, *error.problems]) from error
 
@@ -122,17 +127,31 @@ def _joined(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _J
     graphs = read_graphs(form, resolving)
     edges = stated_edges(form, graphs, resolving)
     check_names(graphs, resolving)
-    decoder = decoder_session(form, resolving) if form.flow else None
+    before, behind = split_finals(form, resolving)
+    decoder = decoder_session(before, resolving) if form.flow else None
     options = session_options(form, decoder, resolving)
     if decoder is None or errors(resolving.problems):
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
     _check_sources(form, graphs, resolving)
-    return _Joined(graphs, edges, decoder, options)
+    finals = find_finals(before, graphs, edges, behind, resolving)
+    names = {each.session for each in behind}
+    edges = tuple(each for each in edges if not {each.source, each.target} & names)
+    return _Joined(before, graphs, edges, decoder, finals, options)
 
 
-def _read(form: PipelineForm, config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
+def _loop(joined: _Joined, config: GenaiConfig, zeros: tuple[Port, ...], resolving: Resolving) -> Lowered:
+    """The package up to the end of its loop."""
+    form, kept = joined.form, joined.finals.fed_by
+    cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, kept, resolving)
+    check_wires(form, cut, resolving)
+    if cut is not None:
+        return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
+    return _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+
+
+def _read(config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
     """What is known of a decoder of one session, up to its ports; stops where one is wrong."""
-    graphs, edges, decoder = joined.graphs, joined.edges, joined.decoder
+    form, graphs, edges, decoder = joined.form, joined.graphs, joined.edges, joined.decoder
     signature = graphs.signatures[decoder]
     fed = frozenset(each.input.name for each in edges if each.target == decoder)
     ports = decoder_ports(form, signature, fed | taken_by_name(form, graphs, decoder), resolving)
@@ -143,12 +162,12 @@ def _read(form: PipelineForm, config: GenaiConfig, joined: _Joined, resolving: R
     check_layers(form, {*ports.layers, *(each.layer for each in ports.combined)}, resolving)
     if errors(resolving.problems):
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
-    return _Reading(form, graphs, config, decoder, ports, edges, *joined.options)
+    return _Reading(form, graphs, config, decoder, ports, edges, joined.finals.fed_by, *joined.options)
 
 
 def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     form, decoder, config = reading.form, reading.decoder, reading.config
-    found_around = around(form, reading.graphs, reading.edges, decoder, _logits(reading))
+    found_around = around(form, reading.graphs, reading.edges, decoder, _logits(reading), kept=reading.kept)
     facts, text, doubts = _facts(reading, found_around, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     found = (*found, *bias_faults(form.text, facts.sampled_ids, text.ids.count))

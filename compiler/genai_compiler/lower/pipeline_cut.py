@@ -86,10 +86,11 @@ def find_cut(
     edges: tuple[Edge, ...],
     decoder: str,
     config: GenaiConfig,
+    kept: frozenset[str],
     resolving: Resolving,
 ) -> Cut | None:
     """The decoder's sessions; None where it is one, whose prompts go in whole. edges: the stated ones. config: the
-    blocks of version 1.
+    blocks of version 1. kept: sessions that are read behind the loop.
 
     Reports unsupported-package-class where several sessions could make the embeddings of tokens.
     """
@@ -109,7 +110,7 @@ def find_cut(
         resolving.report("unsupported-package-class", FLOW, what, help)
     front = fronts[0] if fronts else ""
     tokens = token_port(graphs.signatures[front], links, front) if front else None
-    if front and tokens is not None and not _beside_media(finding, front, tokens, chain):
+    if front and tokens is not None and not _beside_media(finding, front, tokens, {*chain, *kept}):
         chain, front = {*chain, front}, ""
     own = next((port for name in form.running if name in chain and (port := finding.takes_tokens(name))), None)
     if (port := own if not front else None) is not None:
@@ -253,8 +254,8 @@ def _behind_tokens(finding: _Finding, name: str) -> bool:
     return any(token_port(finding.graphs.signatures[each], finding.links, each) is not None for each in every)
 
 
-def _beside_media(finding: _Finding, front: str, tokens: Port, chain: set[str]) -> bool:
-    """Whether the embedding takes more than tokens, or features are to go over its rows."""
+def _beside_media(finding: _Finding, front: str, tokens: Port, others: set[str]) -> bool:
+    """Whether the embedding takes more than tokens, or features are to go over its rows: of none of the others."""
     feeding = {each.source for each in finding.links}
-    loose = [each for each in finding.form.running if each not in {*chain, *feeding}]
+    loose = [each for each in finding.form.running if each not in {*others, *feeding}]
     return any(each != tokens for each in finding.graphs.signatures[front].inputs) or bool(loose)

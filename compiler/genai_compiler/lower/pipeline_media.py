@@ -1,11 +1,14 @@
 """What a version 2 pipeline says of its media, and the document of its decoder with what runs beside it."""
 
+from dataclasses import replace
+
 from genai_compiler.lower.composite import media_stages, with_rows
 from genai_compiler.lower.decoder_components import Data
 from genai_compiler.lower.decoder_facts import DecoderFacts
 from genai_compiler.lower.media_notes import AUDIO, IMAGE, MediaNotes, Said
 from genai_compiler.lower.pipeline_stages import Around
 from genai_compiler.lower.placed_features import placed_document
+from genai_compiler.lower.single_pass import common_rows
 from genai_compiler.lower.source_end import with_end
 from genai_compiler.lower.with_media import with_media
 from genai_compiler.problem import Problem
@@ -43,7 +46,11 @@ def beside(
     config: GenaiConfig,
 ) -> tuple[Data, tuple[Problem, ...]]:
     """The decoder's document with the models beside it, and problems of their media. plain: the decoder's alone."""
-    stages = with_rows(around.stages, around.edges, decoder, facts)
+    feeding = {each.source for each in around.edges}
+    stages = tuple(
+        each if each.name in feeding else replace(each, rows=common_rows(each.signature))  # read behind the loop
+        for each in with_rows(around.stages, around.edges, decoder, facts)
+    )
     media, once = media_stages(stages, around.edges, around.front)
     tokenizer = form.text.root / text.tokenizer if text.tokenizer else None
     plain = plain if around.placed is None else placed_document(plain, facts)

@@ -33,15 +33,20 @@ class Placed:
 
 
 def placed_over(
-    form: PipelineForm, graphs: SessionGraphs, edges: tuple[Edge, ...], decoder: str, front: FrontModel | None
+    form: PipelineForm,
+    graphs: SessionGraphs,
+    edges: tuple[Edge, ...],
+    decoder: str,
+    front: FrontModel | None,
+    kept: frozenset[str] = frozenset(),
 ) -> Placed | None:
     """What goes over the embedding's rows; None where it takes more than token ids, or not one session is left over.
 
-    Raises CompileError missing-key, bad-value, unsupported-package-class.
+    kept: sessions that are read behind the loop. Raises CompileError missing-key, bad-value, unsupported-package-class.
     """
     if front is None or len(graphs.signatures[front.facts.name].inputs) != 1:
         return None
-    feeding = {each.source for each in edges}
+    feeding = {*kept, *(each.source for each in edges)}
     loose = [each for each in form.running if each != decoder and each not in feeding]
     rows = front.facts.streams[0][0]
     outputs = graphs.signatures[loose[0]].outputs if len(loose) == 1 else ()

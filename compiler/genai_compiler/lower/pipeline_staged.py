@@ -55,9 +55,13 @@ def lower_staged(
     decoder: str,
     cut: Cut,
     options: tuple[SessionOptions, tuple[Hint, ...]],
+    kept: frozenset[str],
     resolving: Resolving,
 ) -> Lowered:
-    """Lower the package. edges: the stated ones. Raises CompileError with every problem beside those of `resolving`."""
+    """Lower the package. edges: the stated ones. kept: sessions that are read behind the loop.
+
+    Raises CompileError with every problem beside those of `resolving`.
+    """
     window = stated_window(form, resolving)
     cache_patterns(form, {}, {}, resolving)  # says what is wrong with those that are stated
     edges = (*edges, *_cross_edges(form, graphs, cut, resolving))
@@ -67,7 +71,7 @@ def lower_staged(
         raise CompileError([])
     config = _as_version_1(form, graphs, cut, replace(config, decoder=replace(config.decoder, sliding_window=window)))
     prompt, step, config = _joined(form, config, stages)
-    staged = _staged(form, graphs, edges, decoder, cut, config, prompt, step, stages, resolving)
+    staged = _staged(form, graphs, edges, decoder, cut, config, prompt, step, stages, kept, resolving)
     return _lowered(staged, notes, options, resolving)
 
 
@@ -147,6 +151,7 @@ def _staged(
     prompt: Chain,
     step: Chain,
     stages: tuple[StageGraph, ...],
+    kept: frozenset[str],
     resolving: Resolving,
 ) -> _Staged:
     """The decoder's sessions as one, and the others around it."""
@@ -170,7 +175,7 @@ def _staged(
     if errors(resolving.problems):
         raise CompileError([])
     logits = next((each for each in step.signature.outputs if each.name == config.decoder.outputs["logits"]), None)
-    found = around(form, one, (*others, *into), decoder, logits, cut.front)
+    found = around(form, one, (*others, *into), decoder, logits, cut.front, kept)
     with_prompt = (own_prompt.model, own_prompt.signature) if own_prompt is not None else None
     joined = Joined(step.model, step.signature, with_prompt, window, shifts)
     whole_decoder = StagedDecoder(stages, own_prompt, step, joined)

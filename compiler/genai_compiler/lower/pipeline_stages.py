@@ -68,12 +68,13 @@ def around(
     decoder: str,
     logits: Port | None,
     named: str | None = None,
+    kept: frozenset[str] = frozenset(),
 ) -> Around:
     """The sessions beside the decoder. logits: its output. named: what makes the embeddings, "" for none, None where
-    that is to be told. Raises CompileError for what can't be run.
+    that is to be told. kept: sessions that are read behind the loop. Raises CompileError for what can't be run.
     """
     front, notes = _front(form, graphs, edges, decoder, logits, named)
-    placed = placed_over(form, graphs, edges, decoder, front)
+    placed = placed_over(form, graphs, edges, decoder, front, kept)
     if front is not None and placed is not None:
         front, edges = placed.beside(front), (*edges, placed.edge)
     per_token = {decoder} if front is None else {decoder, front.facts.name}
@@ -84,7 +85,7 @@ def around(
         if name in per_token:
             continue
         path = form.step(name).path
-        if not any(each.source == name for each in edges):
+        if name not in kept and not any(each.source == name for each in edges):
             what = f"nothing takes what the session {name!r} gives"
             raise _refused(form, "unsupported-package-class", path, what, f"join it in pipeline.dataflow; {_NO_LOOP}")
         if late := next((each for each in edges if each.source in per_token and each.target == name), None):

@@ -19,6 +19,8 @@ from genai_compiler.read.attention import CacheOp, read_counts, writes_in_place
 def place_state(plan: Plan, profile: Profile) -> Plan:
     """The plan with a storage and a reason for every group."""
     groups = tuple(_placed(group, profile) for group in plan.groups)
+    if plan.decoder is not None and plan.decoder.left:
+        groups = tuple(_grown(group, "a run's other results are read behind the loop") for group in groups)
     if any(group.storage != "shared-buffer" for group in groups):
         groups = tuple(_grown(group) for group in groups)
     notes = tuple(f"place_state: {group.name} is {group.storage}: {group.reason}" for group in groups)
@@ -56,10 +58,10 @@ def _placed(group: StateGroup, profile: Profile) -> StateGroup:
     return replace(group, storage="shared-buffer", reason=f"{kinds} writes in place at each row's own length")
 
 
-def _grown(group: StateGroup) -> StateGroup:
-    if group.storage != "shared-buffer":
-        return group
-    return replace(group, storage="growing", reason="another group here is no shared buffer; a session has one way")
+def _grown(
+    group: StateGroup, reason: str = "another group here is no shared buffer; a session has one way"
+) -> StateGroup:
+    return replace(group, storage="growing", reason=reason) if group.storage == "shared-buffer" else group
 
 
 def _windows(group: StateGroup, profile: Profile) -> bool:

@@ -35,6 +35,9 @@ def select_last(plan: Plan, profile: Profile) -> Plan:
         return plan
     if plan.speculation is not None and plan.speculation.drafting is not None:
         return replace(plan, decisions=(*plan.decisions, "select_last: drafts are verified by logits of all positions"))
+    if facts.left:
+        what = "select_last: prompts compute all logits: what the last run gives besides is read behind the loop"
+        return replace(plan, decisions=(*plan.decisions, what))
     graph = profile.graphs[facts.component]
     found = _place(plan, facts, graph)
     if isinstance(found, str):

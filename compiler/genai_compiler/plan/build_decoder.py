@@ -32,6 +32,7 @@ from genai_compiler.plan.ir import (
     StartPolicy,
     Type,
 )
+from genai_compiler.plan.last_run import last_run, left_ports
 from genai_compiler.plan.link_stages import PROMPT_COMPONENT
 from genai_compiler.plan.report import WORKFLOW, Path
 from genai_compiler.plan.scope import Scope
@@ -140,18 +141,18 @@ class DecoderLoop:
             positions=self._given_positions(steps, path, scope),
             adapted=steps.adaptation.of(facts.component),
         )
-        emits = tuple(self._emits(made["token"], cells["active"], path))
         carried = [Carry(cells[port], first[port], made[port], False) for port in flags]
         loop = Loop(
             continue_when=cells["active"],
             max_iterations=limit,
-            body=(passed, chosen, *emits),
+            body=(passed, chosen, *self._emits(made["token"], cells["active"], path)),
             carried=(*carried, *fed, Carry(sequence, prompt, made["token"], False, "", self._longest(scope))),
             termination=self.loop.termination,
             iteration="",
             origin=format_path(path),
         )
-        return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop
+        left = last_run(steps, self.loop, decode, (*path, "steps", at), scope)
+        return StartPolicy(first["active"], first["done"], first["accepted_len"], selects), loop, *left
 
     def _media(self, steps: "StepBuilder", path: Path, scope: Scope, inner: Scope) -> tuple[Pairs, tuple[Carry, ...]]:
         """What goes in beside the tokens: (port, cell), and how each cell goes on."""
@@ -215,9 +216,7 @@ class DecoderLoop:
             place = (*path, "ports", self.decode[1].component, cell)
             type = types.get(alias.input)
             if type is None or not type.ranked or alias.output is None:
-                what = (
-                    f"state port '{alias.input}' is no input of {graph.artifact} with a rank, or nothing writes it back"
-                )
+                what = f"state port '{alias.input}' is no ranked input of {graph.artifact}, or nothing writes it back"
                 steps.report.error("state-port", place, what)
                 continue
             growth = None if isinstance(group.update, IndexedScatter) else group.sequence_axis
@@ -254,8 +253,7 @@ class DecoderLoop:
         outputs = {each.name: each for each in graph.signature.outputs}
         if tokens not in takers or logits not in outputs:
             what = f"component '{component}' needs a port with role token_ids and one with role logits"
-            place = (*WORKFLOW, "components", component, "ports", "roles")
-            steps.report.error("decoder-roles", place, what)
+            steps.report.error("decoder-roles", (*WORKFLOW, "components", component, "ports", "roles"), what)
             return None
         mask = mask_of(graph, ports.get("attention_mask"))
         positions = ports.get("position_ids")
@@ -265,7 +263,7 @@ class DecoderLoop:
         pages = pages_of(steps.report, component, ports, graph.signature, groups) if packs else None
         if packs and pages is None:
             return None
-        fed |= (switches := frozenset(self._beside()) if self.front is None else frozenset[str]())
+        fed |= (switches := frozenset(self._beside() if self.front is None else ()))
         self._unfed(steps, graph, fed, groups)
         first = self.package.graphs.get(prompt, graph)
         one_token = flat or runs_token_by_token(first, takers[tokens])
@@ -290,7 +288,8 @@ class DecoderLoop:
             prompt_component=prompt,
             one_by_step=bool(prompt) and one_by_step(self._parameters()),
             window=(window := window_of(self._parameters())),
-            alone=window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
+            left=(left := left_ports(steps, self.loop, self.decode[1])),
+            alone=bool(left) or window is not None or any(each.kind in LENGTHS_OF_ONE_ROW.values() for each in counts),
             shift=shift_of(self._parameters()),
             switched=bool(switches),
             switch=switch_of(graph, mask),

@@ -115,6 +115,14 @@ def control_ports(workflow: Workflow, component: str) -> Iterator[tuple[str, str
                 yield update.kv_length_ports[component], group.logical_lengths or update.write_indices, "valid"
 
 
+def left_cells(workflow: Workflow, loop: LoopStep, decode: InvokeStep) -> dict[str, str]:
+    """Cell -> port of the decoder, for cells that only hold what its last run gave: nothing in the loop reads them."""
+    read = {value for step in loop.steps if isinstance(step, InvokeStep) for value in step.inputs.values()}
+    state = {alias.output for alias in _aliases(workflow, decode.component).values()}
+    ports = {value: port for port, value in decode.outputs.items() if port not in state and value not in read}
+    return {each.cell: ports[each.next] for each in loop.carried if each.next in ports and each.cell not in read}
+
+
 def _lengths(workflow: Workflow, component: str) -> dict[str, int]:
     """The cell of written lengths, which the policy advances; it starts from 0."""
     return {LENGTHS: 0} if any(True for _ in control_ports(workflow, component)) else {}
@@ -157,6 +165,7 @@ def _carries(
     prompt: (port of the tokens, what is bound to it). media: cell beside the tokens -> what it becomes.
     """
     wanted = {cell: decode.outputs.get(alias.output or "") for cell, alias in aliases.items()} | dict(media)
+    wanted |= {cell: decode.outputs[port] for cell, port in left_cells(workflow, loop, decode).items()}
     for port, start in flags.items():
         cell = _cell_of(loop, policy.outputs.get(port))
         if cell is None or cell in wanted:

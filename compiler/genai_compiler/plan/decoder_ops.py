@@ -50,6 +50,15 @@ class SelectToken:
 
 
 @dataclass(frozen=True)
+class LastRun:
+    """Behind a decoder's loop: (port, value) of what its last run gave where the loop itself reads nothing."""
+
+    component: str
+    pairs: tuple[tuple[str, str], ...]
+    origin: str
+
+
+@dataclass(frozen=True)
 class SpeculativeBlock:
     """The body of a decoder's loop as a block (standard, 4.3): draft, verify in one pass, accept, roll back the rest.
 

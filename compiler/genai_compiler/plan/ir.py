@@ -14,6 +14,7 @@ from genai_compiler.plan.adapted import SelectAdapters
 from genai_compiler.plan.audio_program import AudioProgram
 from genai_compiler.plan.boundary import Boundary
 from genai_compiler.plan.decoder_ops import Decode as Decode
+from genai_compiler.plan.decoder_ops import LastRun as LastRun
 from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
 from genai_compiler.plan.decoder_ops import SpeculativeBlock as SpeculativeBlock
 from genai_compiler.plan.decoder_ops import StartPolicy as StartPolicy
@@ -349,7 +350,7 @@ class CheckHeld:
 
 Op = (
     Invoke | Fused | SelectAdapters | Copy | Decode | StartPolicy | SelectToken | SpeculativeBlock | Emit | Loop
-    | Branch | Release | Keep | Hold | CheckHeld
+    | Branch | Release | Keep | Hold | CheckHeld | LastRun
 )  # fmt: skip
 
 

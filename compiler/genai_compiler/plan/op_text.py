@@ -17,6 +17,7 @@ from genai_compiler.plan.ir import (
     Hold,
     Invoke,
     Keep,
+    LastRun,
     Loop,
     Op,
     Plan,
@@ -50,7 +51,7 @@ def op_lines(op: Op, plan: Plan) -> Iterator[str]:
             yield f"check {op.group} within %{op.maximum}"
         case Release():
             yield f"release {', '.join('%' + each for each in op.values)}"
-        case Decode() | StartPolicy() | SelectToken() | SpeculativeBlock():
+        case Decode() | StartPolicy() | SelectToken() | SpeculativeBlock() | LastRun():
             yield _with_origin(_runtime_step(op), op.origin)
         case _:
             yield _with_origin(_plain(op), op.origin)
@@ -79,7 +80,7 @@ def _plain(op: SelectAdapters | Copy | Emit | Keep | Hold) -> str:
             return f"hold {op.group}({cells}) lengths: {lengths}"
 
 
-def _runtime_step(op: Decode | StartPolicy | SelectToken | SpeculativeBlock) -> str:
+def _runtime_step(op: Decode | StartPolicy | SelectToken | SpeculativeBlock | LastRun) -> str:
     """A step that the runtime supplies (standard, 4.3)."""
     match op:
         case Decode():
@@ -88,6 +89,9 @@ def _runtime_step(op: Decode | StartPolicy | SelectToken | SpeculativeBlock) -> 
             limit += f", positions %{op.positions} if given" if op.positions else ""
             how = f"{op.phase}{limit}{_adapted(op.adapted)}"
             return f"%{op.logits} = autoregressive-decode {op.component}({fed}) {how}"
+        case LastRun():
+            made = ", ".join(f"%{value}" for _, value in op.pairs)
+            return f"{made} = last run of {op.component}({', '.join(port for port, _ in op.pairs)})"
         case StartPolicy():
             return f"%{op.active}, %{op.done}, %{op.accepted} = start token-policy"
         case SelectToken():

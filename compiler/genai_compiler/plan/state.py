@@ -160,7 +160,8 @@ class DecodeFacts:
     takes one row a run. by_graph: ways of drawing a token that a graph of ours takes unless a caller wants it
     otherwise; None where there are no such graphs. switch: positions for which the graph takes its first tables, 0
     where it has one set. lengths: what is fed in the place of a mask (pass feed_lengths). chunk: tokens of one row's
-    prompt that a run takes unless a caller wants it otherwise, 0 for all.
+    prompt that a run takes unless a caller wants it otherwise, 0 for all. left: ports of which what the last run gave
+    is read behind the loop.
     """
 
     component: str
@@ -190,6 +191,7 @@ class DecodeFacts:
     lengths: FedLengths | None = None
     flat: bool = False
     chunk: int = 0
+    left: tuple[str, ...] = ()
 
 
 def _per_token(slot: Slot) -> int:

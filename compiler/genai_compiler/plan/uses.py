@@ -17,6 +17,7 @@ from genai_compiler.plan.ir import (
     Hold,
     Invoke,
     Keep,
+    LastRun,
     Loop,
     Op,
     Release,
@@ -56,7 +57,7 @@ def reads(op: Op) -> tuple[str, ...]:
             return (op.predicate,)
         case Keep():
             return (op.value,)
-        case Release() | StartPolicy():
+        case Release() | StartPolicy() | LastRun():
             return ()
         case Hold():
             adapted = (op.run.adapted,) if op.run.adapted else ()
@@ -95,6 +96,8 @@ def defines(op: Op) -> tuple[str, ...]:
             return op.made
         case Copy():
             return tuple(target for _, target in op.pairs)
+        case LastRun():
+            return tuple(value for _, value in op.pairs)
         case Decode():
             return (op.logits,)
         case StartPolicy():

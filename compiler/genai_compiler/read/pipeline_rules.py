@@ -186,8 +186,6 @@ def _not_yet(form: PipelineForm, resolving: Resolving) -> None:
             help = "leave when out: each session runs once, in the order of the wires"
             refuse((*step.path, "when"), f"when: final is behind the loop, and a single pass has none for "
                    f"{step.session!r} to run after", help)  # fmt: skip
-        elif step.phase == "final":
-            refuse((*step.path, "when"), f"the session {step.session!r} runs after the loop, which is not compiled yet")
         if pipeline.preprocessing.image is not None:
             continue  # pictures go to a session one by one where its graph takes one, each cut to its own size
         if step.entry.loop == "per_image":
