@@ -51,7 +51,8 @@ def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
 
 def _open(lengths: Lengths) -> Iterator[str]:
     """What is taken where no token follows a prompt: a picture's edges, say."""
-    yield f"extents that only a request decides are taken as 1 of inputs, as {lengths.context} (--context) of what is made"
+    made = f"as {lengths.context} (--context) of what is made"
+    yield f"extents that only a request decides are taken as 1 of inputs, {made}"
 
 
 def _of_text(package: Package) -> Iterator[str]:
