@@ -5,7 +5,6 @@ behind those of the sound before it.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ from tests.test_processor_fixtures import (
     loop,
     on_fields,
     picture,
-    under_a_budget,
 )
 from tools.fixtures.genai_v2 import HEARD, SEEN, embedded_decoder, embedding, write_config
 from tools.fixtures.graph import Sketch, weights
@@ -400,31 +398,3 @@ def test_clips_of_one_length_have_as_many_entries_as_the_graphs_shapes_say(said:
         tokens = model.generate("<|audio_1|>hi<|audio_2|>", audio=files, **GREEDY).tokens
     wanted = plain(package, prompt, np.concatenate(made), 8)
     assert tokens[: len(wanted)] == wanted
-
-
-def test_pictures_and_sounds_that_go_in_at_ports_of_one_name(tmp_path: Path) -> None:
-    """Each goes through a loop of its own; in the document, values of both loops have one name."""
-    package = shutil.copytree(FIXTURES / OWN, tmp_path / "p")
-    model = load(package / "speech.onnx")
-    names = {"input_features": "pixel_values", "input_features_mask": "pixel_position_ids"}
-    for port in model.graph.input:
-        port.name = names[port.name]
-    for node in model.graph.node:
-        node.input[:] = [names.get(each, each) for each in node.input]
-    save(model, package / "speech.onnx")
-    text = convert_package(package).text
-    (package / "genai_config.json").unlink()
-    (package / "inference_metadata.yaml").write_text(text)
-    compile_package(package, tmp_path / "out")
-    (levels, data), clip = picture(20, 20), noise(3200)
-    seen, places = under_a_budget(levels)
-    heard, count = heard_of(clip)
-    prompt = [*[SEEN] * places, *WORD, *[HEARD] * count, 9]
-    media = {
-        "image_features": entries(OWN, "vision", seen),
-        "audio_features": entries(OWN, "speech", heard),
-    }
-    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
-        made = loaded.generate(prompt, images=[data], audio=[wav(clip)], **GREEDY).tokens
-    assert len(made) == 8
-    assert made == expected(FIXTURES / OWN, prompt, media)[:8]
