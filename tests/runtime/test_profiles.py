@@ -375,7 +375,7 @@ def test_the_command_shows_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--input", "h"], "bad-inputs"),
         (["--input", "x=1"], "unknown-input"),
         (["--input", "h={}"], "bad-value"),
-        (["--input", f"h={tmp_path / 'none.npy'}"], "bad-value"),
+        (["--input", f"h={tmp_path / 'none.npy'}"], "no-such-file"),
         (["--tokens", "1"], "no-prompt-input"),
         (["--input", "n=[1.5]"], "bad-value"),
     ]
