@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from genai_compiler.check.context import context_of
 from genai_compiler.problem import Problem, Severity
@@ -101,7 +101,8 @@ def _biases(bias: Any, package: Package) -> Iterator[Found]:
         )
         return
     ids = [each for each in (package.text.ids.count, package.sampled_ids or 0, _width(package)) if each]
-    for token, delta in cast("Mapping[object, object]", bias).items():
+    entries: dict[Any, Any] = bias
+    for token, delta in entries.items():
         known = isinstance(token, str) and token.isascii() and token.isdigit() and str(int(token[:19])) == token
         number = isinstance(delta, int | float) and not isinstance(delta, bool) and abs(delta) <= LARGEST
         if not known or (ids and int(token) >= min(ids)):
