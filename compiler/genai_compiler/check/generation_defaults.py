@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from genai_compiler.check.context import context_of
 from genai_compiler.problem import Problem, Severity
@@ -101,11 +101,11 @@ def _biases(bias: Any, package: Package) -> Iterator[Found]:
         )
         return
     ids = [each for each in (package.text.ids.count, package.sampled_ids or 0, _width(package)) if each]
-    for token, delta in cast("Mapping[object, object]", bias).items():
-        known = token if isinstance(token, str) and token.isascii() and token.isdigit() else ""
-        known = known if known and str(int(known[:19])) == known else ""
+    entries: dict[Any, Any] = bias
+    for token, delta in entries.items():
+        known = isinstance(token, str) and token.isascii() and token.isdigit() and str(int(token[:19])) == token
         number = isinstance(delta, int | float) and not isinstance(delta, bool) and abs(delta) <= LARGEST
-        if not known or (ids and int(known) >= min(ids)):
+        if not known or (ids and int(token) >= min(ids)):
             what = f"logit_bias names {as_written(token)}, which is no token id"
             help = f"ids end at {min(ids) - 1}" if ids else "ids are whole numbers from 0 on"
             yield "bad-value", path, what, help, Severity.ERROR
