@@ -77,7 +77,7 @@ def encoder(folder: Path, bands_first: bool = False) -> Path:
 
 @pytest.mark.parametrize("bands_first", [False, True])
 def test_an_encoder_alone_takes_features_and_their_mask(bands_first: bool, tmp_path: Path) -> None:
-    """The frame at the end that does not count is there, and its mask is 0; keys leave the order of axes to the graph."""
+    """The frame at the end that does not count is there, its mask is 0; keys leave the order of axes to the graph."""
     package, samples = encoder(tmp_path / "encoder", bands_first), noise(1000)
     compile_package(package, out=tmp_path / "out")
     made = centered(samples, BANDS, True).astype(np.float32)[None]
