@@ -229,6 +229,9 @@ def test_graphs_of_different_decoders_are_refused(tmp_path: Path) -> None:
     told = refused(folder)["several-graphs"]
     assert f"decoder of a prompt alone: {FIRST}" in told
     assert f"{FIRST} gives 7 tensors in the form of caches, {LATER} takes 8" in told
+    assert told.startswith("the folder holds 3 graphs and declares none of them")
+    named = refused(folder, (FIRST, LATER, ENCODER))["several-graphs"]
+    assert named.startswith("3 graphs are named, and are not told to be one decoder")
     assert "take the decoder that is merged of both" in told
 
 
