@@ -25,6 +25,7 @@ Routes = Callable[[str], TwoRoutes]
 DECODERS = {"tiny-runtime-policy": (2, 5), "tiny-gqa-v1": (2, 5), "tiny-concat-v1": (2,)} | {
     "tiny-block-drafts": (2, 5),
     "tiny-chained-drafts": (2, 5),
+    "tiny-tied-v1": (2, 5),
 }
 """Packages whose token policy the runtime supplies, and their end tokens."""
 PROMPTS = [[1, 10, 20, 30], [5], [3, 40, 41, 42, 43, 44, 5, 4]]

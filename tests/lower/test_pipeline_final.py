@@ -277,6 +277,12 @@ def test_nothing_behind_the_loop_feeds_it(tmp_path: Path) -> None:
     assert "is made behind the loop, and 'decoder' takes it before" in said["bad-value", "pipeline.dataflow[0].from"]
 
 
+def test_a_session_behind_no_loop_is_refused(tmp_path: Path) -> None:
+    made = {"judge": lens()}
+    said = refused(written(tmp_path / "p", made, flow(made)))
+    assert "nothing could decode" in said["missing-key", "pipeline.flow"]
+
+
 def test_one_session_runs_on_one_side_of_the_loop(tmp_path: Path) -> None:
     made = graphs()
     stated = flow(made)

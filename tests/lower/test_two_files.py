@@ -4,6 +4,7 @@ Tokens are held against a plain onnxruntime loop over the decoder that is merged
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ import pytest
 from genai_compiler import CompileError, compile_package
 from genai_compiler.convert import convert_package
 from genai_compiler.driver import Options
+from genai_compiler.plan.build_speculation import build_speculation
+from genai_compiler.read.load import load_package
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from tests.conftest import FIXTURES
 from tests.lower.merged_decoders import (
     LAYERS,
     Form,
@@ -225,6 +229,9 @@ def test_graphs_of_different_decoders_are_refused(tmp_path: Path) -> None:
     told = refused(folder)["several-graphs"]
     assert f"decoder of a prompt alone: {FIRST}" in told
     assert f"{FIRST} gives 7 tensors in the form of caches, {LATER} takes 8" in told
+    assert told.startswith("the folder holds 3 graphs and declares none of them")
+    named = refused(folder, (FIRST, LATER, ENCODER))["several-graphs"]
+    assert named.startswith("3 graphs are named, and are not told to be one decoder")
     assert "take the decoder that is merged of both" in told
 
 
@@ -290,3 +297,17 @@ def test_an_operator_that_gives_its_own_caches(op: str, tmp_path: Path) -> None:
         for prompt in ([3, 1, 7], [9]):
             wanted = greedy(whole / "model.onnx", prompt, 8)
             assert model.generate(prompt, max_new_tokens=8, **FREE).tokens == wanted
+
+
+@pytest.mark.parametrize("fixture", ["tiny-block-drafts", "tiny-chained-drafts"])
+def test_drafts_are_not_verified_by_another_graph_than_the_prompt_s(fixture: str) -> None:
+    """A block's first run is the whole prompt's, through the graph that verifies."""
+    plan = compile_package(FIXTURES / fixture, options=Options(stop_after="build")).plan
+    assert plan is not None
+    assert plan.speculation is not None
+    assert plan.speculation.drafting is not None
+    assert plan.decoder is not None
+    apart_now = build_speculation(load_package(FIXTURES / fixture), replace(plan.decoder, prompt_component="first"))
+    assert apart_now is not None
+    assert apart_now.drafting is None
+    assert "takes later tokens by another graph than a prompt" in apart_now.reason

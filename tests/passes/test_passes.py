@@ -16,7 +16,7 @@ from genai_compiler.plan.state import Slot, StateGroup
 from genai_compiler.plan.verify import verify
 from genai_compiler.read.attention import CacheOp
 from genai_compiler.read.signature import Port
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from tests.plan.small_plans import GROUP, branch, carry, decoder_plan, emit, invoke, join, keep, loop, plan
 
@@ -44,7 +44,7 @@ def test_each_pass_is_named_as_its_file_and_says_before_and_after() -> None:
 @pytest.mark.parametrize("each", PASSES, ids=lambda each: each.__name__)
 def test_a_pass_is_a_function_of_its_input(each: Any) -> None:
     signature = SimpleNamespace(cache_ops=(), outputs=[Port("logits", "float32", None)])
-    graph: Any = SimpleNamespace(signature=signature, absent=False)
+    graph: Any = SimpleNamespace(signature=signature, model=ModelProto(), absent=False)
     for before in (plan(invoke("f", "a", "c d"), emit("c")), decoder_plan()):
         text = repr(before)
         profile = Profile({"decoder": graph}, {})

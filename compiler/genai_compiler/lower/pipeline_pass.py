@@ -47,7 +47,7 @@ def is_single_pass(form: PipelineForm, resolving: Resolving) -> bool:
     if said is not None or len(form.running) != 1 or form.preset or errors(resolving.problems):
         return said == SINGLE_PASS
     session = form.running[0]
-    if form.sessions[session].role == "decoder":
+    if form.sessions[session].role == "decoder" or form.step(session).phase == "final":
         return False
     graphs = read_graphs(form, Resolving(form.text))  # what can't be read is reported by who needs it
     if session not in graphs.signatures:

@@ -54,20 +54,22 @@ def graph_option(name: str) -> str:
     return f"--graph {quote(f'./{name}' if name.startswith('-') else name)}"
 
 
-def chosen_of(folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any] | None = None) -> Choice:
-    """What several graphs are. config: what the model's `config.json` states.
+def chosen_of(folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any], named: bool = False) -> Choice:
+    """What several graphs are. config: what the model's `config.json` states. named: the caller chose them.
 
     Raises CompileError `several-graphs`, which says what each graph is.
     """
-    sorting = _Sorting.of(candidates, config or {})
+    sorting = _Sorting.of(candidates, config)
     if (joined := sorting.joined()) is not None:
         return joined
     if sorting.reading is None and len(sorting.alone) < 3 and any(each.ports.keeps for each in sorting.alone):
         return Choice(tuple(each.artifact for each in sorting.alone), sorting.notes)
-    raise CompileError([sorting.refused(folder)])
+    raise CompileError([sorting.refused(folder, named)])
 
 
-def joined_of(folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any]) -> Choice | None:
+def joined_of(
+    folder: str, candidates: Sequence[Candidate], config: Mapping[str, Any], named: bool = False
+) -> Choice | None:
     """Two graphs of which neither decodes by itself; None for an encoder and its decoder, and for other two.
 
     Raises CompileError `several-graphs` where one makes what the other takes of tokens, and more than that is open; and
@@ -76,7 +78,7 @@ def joined_of(folder: str, candidates: Sequence[Candidate], config: Mapping[str,
     sorting = _Sorting.of(candidates, config)
     joined = sorting.joined()
     if joined is None and (sorting.reading is not None or isinstance(sorting.paired, str)):
-        raise CompileError([sorting.refused(folder)])
+        raise CompileError([sorting.refused(folder, named)])
     return joined
 
 
@@ -122,13 +124,16 @@ class _Sorting:
             return Choice(tuple(each.artifact for each in self.alone), self.notes, self.reading.document)
         return None
 
-    def refused(self, folder: str) -> Problem:
-        """What each graph is, and the way out."""
+    def refused(self, folder: str, named: bool) -> Problem:
+        """What each graph is, and the way out. named: the caller chose them."""
         told = [f"{role}: {_files(group)}" for role, group in self.roles]
         told += [f"in the merged decoder, too: {_files(self.aside)}"] if self.aside else []
         told += [self.reading.doubt] if self.alone and self.reading is not None and self.reading.doubt else []
         told += [self.paired] if isinstance(self.paired, str) else []
-        what = f"the folder holds {len(self.candidates)} graphs and declares none of them; {'; '.join(told)}"
+        count = len(self.candidates)
+        what = f"the folder holds {count} graphs and declares none of them"
+        what = f"{count} graphs are named, and are not told to be one decoder" if named else what
+        what += f"; {'; '.join(told)}"
         return Problem("several-graphs", Place(folder), "", what, _way_out(self.roles, self.reading, self.paired))
 
 

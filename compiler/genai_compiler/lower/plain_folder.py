@@ -164,7 +164,7 @@ def _parts(
     found, folder = chosen_graphs(root, graphs), root.resolve().name
     if len(found) < 3:
         few = [_part(root, each, stated) for each in found]
-        joined = joined_of(folder, few, config) if len(few) == 2 else None
+        joined = joined_of(folder, few, config, bool(graphs)) if len(few) == 2 else None
         choice = joined or Choice(tuple(found))
         return [each for each in few if each.artifact in choice.graphs], choice
     parts, damaged = dict[str, Candidate](), list[str]()
@@ -175,7 +175,7 @@ def _parts(
             damaged.append(each)
     if damaged:
         raise _several(root, found, damaged)
-    choice = chosen_of(folder, list(parts.values()), config)
+    choice = chosen_of(folder, list(parts.values()), config, bool(graphs))
     return [parts[each] for each in choice.graphs], choice
 
 

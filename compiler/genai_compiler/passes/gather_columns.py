@@ -56,7 +56,7 @@ def _runs(op: Op) -> Iterator[str]:
 
 def _found(component: Component, profile: Profile) -> tuple[TurnedWeight, ...]:
     graph = profile.graphs.get(component.name)
-    if graph is None or graph.absent or graph.linked is not None or not isinstance(component.edit, Edited | None):
+    if graph is None or graph.absent or not isinstance(component.edit, Edited | None):
         return ()
     return turned_weights(graph.model, {port for port, _ in component.inputs})
 
