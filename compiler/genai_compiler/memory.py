@@ -12,6 +12,7 @@ from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.memory import MEGABYTE, MemoryPlan, memory_plan
 from genai_compiler.plan.memory_runs import Lengths
+from genai_compiler.plan.prompt_chunks import undivided
 from genai_compiler.process_memory import imported_process
 from genai_compiler.read.package import Package
 from genai_compiler.read.packing import packed_copies
@@ -26,7 +27,7 @@ PROMPT, CONTEXT = 512, 2048
 class MemoryAsk:
     """Rows of a request, tokens of its prompt, tokens of prompt and output; None: see `lengths_of`.
 
-    chunk: tokens of the prompt that one run takes, None: all of them.
+    chunk: tokens of the prompt that one run takes, 0: all of them, None: what the package asks for.
     """
 
     batch: int | None = None
@@ -42,7 +43,7 @@ def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
         name: package.graphs[name].model if each.content is None else ModelProto.FromString(each.content)
         for name, each in made.items()
     }
-    lengths = lengths_of(package, ask)
+    lengths = lengths_of(package, ask, plan)
     found = memory_plan(plan, models, lengths, imported_process())
     twice = tuple(_told(each, plan, package, models) for each in shared_weights(made, package, found.sessions))
     about = _beyond(lengths, plan, package) if found.generates else _open(lengths)
@@ -96,11 +97,21 @@ def _packed(model: ModelProto, names: frozenset[str]) -> int:
     return sum(size for name, size in packed_copies(model).items() if name in names)
 
 
-def lengths_of(package: Package, ask: MemoryAsk) -> Lengths:
-    """What was asked for, else one row, and the package's own context length with a prompt of a part of it."""
+def lengths_of(package: Package, ask: MemoryAsk, plan: Plan | None = None) -> Lengths:
+    """What was asked for, else one row, and the package's own context length with a prompt of a part of it.
+
+    plan: decides whether prompts go in by chunks.
+    """
     limit = _limit(package)
     prompt = ask.prompt or min(PROMPT, ask.context or limit, max(limit // 2, 1))
-    return Lengths(ask.batch or 1, prompt, ask.context or max(limit, prompt), ask.chunk or 0)
+    return Lengths(ask.batch or 1, prompt, ask.context or max(limit, prompt), _chunk(ask, plan))
+
+
+def _chunk(ask: MemoryAsk, plan: Plan | None) -> int:
+    if plan is None or undivided(plan.decoder, plan.groups):
+        return 0
+    own = plan.decoder.chunk if plan.decoder is not None else 0
+    return own if ask.chunk is None else ask.chunk
 
 
 def _limit(package: Package) -> int:

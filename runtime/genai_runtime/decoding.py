@@ -315,6 +315,7 @@ class Decoding:
         crosses = 0 < spec.switch < self.width  # its first chunks would be made with other tables than the whole
         size = spec.window[0] if spec.window is not None else size
         own = (bool(spec.prompt_component) and spec.window is None) or crosses or spec.pages is not None
+        own = own or bool(spec.left)  # the last run is the whole prompt's where no other follows
         plain = not own and self.front is None and not self.media and self.places is None and not spec.one_token
         alone = self.rows == 1 and int(self.lengths[0]) == self.width and not any(slot.once for slot in spec.slots)
         if self.takes_chunks and plain and alone and 0 < size < self.width:

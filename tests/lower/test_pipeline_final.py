@@ -59,6 +59,16 @@ def graphs(decoder: ModelProto | None = None, **more: ModelProto) -> Graphs:
     return {"lens": lens(), "decoder": decoder or concat_decoder(hidden=True).proto(), "judge": judge(), **more}
 
 
+def without_lens() -> Graphs:
+    """The decoder, and a judge that weighs nothing."""
+    only = model_of(
+        [helper.make_node("ReduceSum", ["hidden_states", "axis"], ["score"], keepdims=0)],
+        {"hidden_states": ["rows", "positions", HIDDEN]},
+        {"score": ["rows", HIDDEN]},
+    )
+    return {"decoder": concat_decoder(hidden=True).proto(), "judge": only}
+
+
 def flow(made: Graphs, when: dict[str, str] | None = None, **over: Any) -> Document:
     return document(made, {"lens": "init", "judge": "final", **(when or {})}, **over)
 
@@ -109,6 +119,39 @@ def test_a_session_behind_the_loop_reads_the_last_run_and_what_ran_before(
         np.testing.assert_allclose(result["score"], score, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("asked_for", [{"prefill_chunk": 2}, {}])
+def test_a_prompt_is_whole_where_its_run_may_be_the_last(asked_for: dict[str, int], tmp_path: Path) -> None:
+    """Whoever asks for chunks, a caller or the package: the last one has only some of the prompt's positions."""
+    made = graphs()
+    stated = flow(made) | ({} if asked_for else {"search": {"chunk_size": 2}})
+    compile_package(written(tmp_path / "p", made, stated), out=tmp_path / "out")
+    ratings = np.ones((1, HIDDEN), np.float32)
+    _, score = by_hand(made, 1, ratings)
+    with genai_runtime.load(tmp_path / "out", threads=1, **asked_for) as model:
+        asked: dict[str, Any] = {"request.input_ids": [PROMPT], "ratings": ratings, "request.max_iterations": [1]}
+        np.testing.assert_allclose(model.run(asked)["score"], score, rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_drafts_where_the_last_run_is_read(tmp_path: Path) -> None:
+    """A run that verifies drafts has more positions than the last token's, some of which are taken back."""
+    made = {**without_lens(), "small": concat_decoder().proto()}
+    stated = flow(made, roles={"target": "decoder", "draft": "small"})
+    stated["pipeline"]["flow"] = [each for each in stated["pipeline"]["flow"] if each["run"] != "small"]
+    stated["pipeline"]["strategy"] = {"kind": "speculative"}
+    done = compile_package(written(tmp_path / "p", made, stated), out=tmp_path / "out")
+    (told,) = [each for each in done.problems if each.path == "pipeline.roles.draft"]
+    assert "what the decoder's last run gave is read behind the loop" in told.what
+    tokens, score = by_hand({**graphs(), "decoder": made["decoder"]}, 7, np.full((1, HIDDEN), 0.5, np.float32))
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        asked: dict[str, Any] = {"request.input_ids": [PROMPT], "request.max_iterations": [7]}
+        result = model.run(asked | {"request.temperature": 0.0}, stop_on_eos=False)
+        assert [int(each) for each in result.rows("tokens")[0].reshape(-1)] == tokens
+        np.testing.assert_allclose(result["score"], score, rtol=1e-5, atol=1e-6)
+        with pytest.raises(RequestError) as caught:
+            model.run(asked, speculate=True)
+        assert caught.value.code == "no-proposer"
+
+
 def test_several_rows_are_refused_where_the_last_run_is_read(tmp_path: Path) -> None:
     """Rows end at different steps: a last run would not be the last of each."""
     made = graphs()
@@ -122,12 +165,7 @@ def test_several_rows_are_refused_where_the_last_run_is_read(tmp_path: Path) -> 
 
 def test_texts_are_generated_all_the_same(tmp_path: Path) -> None:
     """Rows of a batch go one by one; who asks for text gets text. What it takes of memory is told."""
-    only = model_of(
-        [helper.make_node("ReduceSum", ["hidden_states", "axis"], ["score"], keepdims=0)],
-        {"hidden_states": ["rows", "positions", HIDDEN]},
-        {"score": ["rows", HIDDEN]},
-    )
-    made = {"decoder": concat_decoder(hidden=True).proto(), "judge": only}
+    made = without_lens()
     result = compile_package(
         written(tmp_path / "p", made, flow(made)), out=tmp_path / "out", options=Options(memory=MemoryAsk())
     )
@@ -196,6 +234,16 @@ def test_what_the_loop_itself_reads_is_not_kept(source: str, shape: list[Any], w
     told = said["unsupported-package-class", "pipeline.flow[1]"]
     assert "the session 'judge' runs behind the loop" in told
     assert words in told
+
+
+def test_a_last_run_over_caches_of_one_length_is_not_kept(tmp_path: Path) -> None:
+    """They can't grow, and what is written in place leaves no room for what else a run gives."""
+    made = graphs(in_place())
+    for each in (*made["decoder"].graph.input, *made["decoder"].graph.output):
+        if each.name.startswith(("past", "present")):
+            each.type.tensor_type.shape.dim[2].dim_value = 64
+    said = refused(written(tmp_path / "p", made, flow(made)))
+    assert "fixes how long its caches are" in said["unsupported-package-class", "pipeline.flow[2]"]
 
 
 def test_a_last_run_of_several_sessions_is_not_kept(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
-    document = drafted(form, config, document, facts, resolving)
+    document = drafted(form, config, document, facts, decoder in reading.kept, resolving)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,

@@ -24,9 +24,17 @@ def check_drafter(form: PipelineForm, resolving: Resolving) -> None:
 
 
 def drafted(
-    form: PipelineForm, config: GenaiConfig, document: dict[str, Any], facts: DecoderFacts, resolving: Resolving
+    form: PipelineForm,
+    config: GenaiConfig,
+    document: dict[str, Any],
+    facts: DecoderFacts,
+    kept: bool,
+    resolving: Resolving,
 ) -> dict[str, Any]:
-    """The document, with the session that drafts as its proposer where it can be driven; else that is said."""
+    """The document, with the session that drafts as its proposer where it can be driven; else that is said.
+
+    kept: whether what the decoder's last run gave is read behind the loop.
+    """
     drafting, entry = form.drafting, form.drafter
     if drafting is None or entry is None or not drafting.width:
         return document
@@ -38,6 +46,8 @@ def drafted(
     artifact = find_artifact(form.text.root, entry.file or "").name
     model = DraftModel(component_of(drafting.session), artifact, names.decoder, drafting.width)
     try:
+        if kept:  # a run that verifies drafts gives more positions than the last token's
+            raise Undrivable("what the decoder's last run gave is read behind the loop")
         return with_draft(document, facts, replace(config, draft=None), form.text.root, model)
     except Undrivable as why:
         what = f"{drafting.session!r} is not used, and nothing is drafted: {why}"

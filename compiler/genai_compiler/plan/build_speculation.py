@@ -128,6 +128,7 @@ class _Drafts:
             (facts.shift, "moves its caches by what a run adds, which can't be taken back"),
             (facts.counts, "is told where in its caches a run writes, and drafts may have to be taken back there"),
             (last, "gives logits of the last position only"),
+            (facts.left, "hands over what its last run gave, and a run that verifies drafts gives more than that"),
         )
         reason = next((words for holds, words in against if holds), "")
         if reason:

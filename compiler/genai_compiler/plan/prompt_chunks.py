@@ -45,6 +45,7 @@ def undivided(facts: DecodeFacts | None, groups: Iterable[StateGroup]) -> str:
         (facts.shift is not None, "its caches move by what a run adds"),
         (bool(facts.prompt_component), "another graph runs with the prompt"),
         (facts.switched, "it takes other values with the prompt than later"),
+        (bool(facts.left), "what its last run gives is read behind the loop, of a whole prompt where that is the last"),
         (once, "the first run makes what later ones read of an encoder"),
     )
     return next((why for holds, why in reasons if holds), "")
