@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from genai_compiler.lower.bare_decoder import bare_text_facts
 from genai_compiler.lower.composite import OUTPUT_START, with_rows
@@ -303,7 +303,7 @@ def _side_file(root: Path, name: str) -> tuple[Mapping[str, Any], Places]:
             data, places = None, Places(name)
         if not isinstance(data, dict):
             raise
-    return data, places
+    return cast("Mapping[str, Any]", data), places
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
