@@ -145,8 +145,23 @@ def _loop(joined: _Joined, config: GenaiConfig, zeros: tuple[Port, ...], resolvi
     cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, kept, resolving)
     check_wires(form, cut, resolving)
     if cut is not None:
-        return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
-    return _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+        made = lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
+    else:
+        made = _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+    return _extended(made, joined, config, resolving)
+
+
+def _extended(lowered: Lowered, joined: _Joined, config: GenaiConfig, resolving: Resolving) -> Lowered:
+    """The package with the bias that its requests start from, and with the session that drafts for its decoder."""
+    form = joined.form
+    if found := bias_faults(form.text, lowered.decoder.sampled_ids, lowered.text.ids.count):
+        raise CompileError(found)
+    said = len(resolving.problems)
+    kept = joined.decoder in joined.finals.fed_by
+    document = drafted(form, config, lowered.document, lowered.decoder, kept, resolving)
+    generation = document["generation"]
+    document = {**document, "generation": {**generation, "defaults": generation["defaults"] | bias_default(form.text)}}
+    return replace(lowered, document=document, problems=ordered((*lowered.problems, *resolving.problems[said:])))
 
 
 def _read(config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
@@ -170,14 +185,12 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     found_around = around(form, reading.graphs, reading.edges, decoder, _logits(reading), kept=reading.kept)
     facts, text, doubts = _facts(reading, found_around, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
-    found = (*found, *bias_faults(form.text, facts.sampled_ids, text.ids.count))
     if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
     plain = decoder_document(facts, text.eos, defaults)
     document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
-    document = drafted(form, config, document, facts, decoder in reading.kept, resolving)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
@@ -197,8 +210,7 @@ def _defaults(
     form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
-    defaults, found = defaults_of(config.search, _spots(form, config), limit, vocabulary)
-    return defaults | bias_default(form.text), found
+    return defaults_of(config.search, _spots(form, config), limit, vocabulary)
 
 
 def _spots(form: PipelineForm, config: GenaiConfig) -> Callable[[str], tuple[Place, str]]:
