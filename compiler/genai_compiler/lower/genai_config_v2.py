@@ -4,7 +4,6 @@ Presets, the flow and the wires say what is joined; the graphs decide names, dty
 of a model or a type decides anything.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,7 @@ from genai_compiler.lower.pipeline_media import beside, media_notes
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
-from genai_compiler.lower.pipeline_request import (
-    context_length,
-    merged_config,
-    output_start,
-    place_of_search,
-)
+from genai_compiler.lower.pipeline_request import context_length, merged_config, output_start, spots_of_search
 from genai_compiler.lower.pipeline_staged import lower_staged
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.pipeline_staging import check_wires
@@ -47,10 +41,10 @@ from genai_compiler.lower.pipeline_windows import check_layers, stated_window
 from genai_compiler.lower.search_defaults import defaults_of, prompt_chunk
 from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import Stated
-from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
+from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.bare import BareDocument
 from genai_compiler.read.cache_sizes import cache_sizes
-from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving, expand
 from genai_compiler.read.pipeline_logits import bias_default, bias_faults
@@ -145,23 +139,8 @@ def _loop(joined: _Joined, config: GenaiConfig, zeros: tuple[Port, ...], resolvi
     cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, kept, resolving)
     check_wires(form, cut, resolving)
     if cut is not None:
-        made = lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
-    else:
-        made = _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
-    return _extended(made, joined, config, resolving)
-
-
-def _extended(lowered: Lowered, joined: _Joined, config: GenaiConfig, resolving: Resolving) -> Lowered:
-    """The package with the bias that its requests start from, and with the session that drafts for its decoder."""
-    form = joined.form
-    if found := bias_faults(form.text, lowered.decoder.sampled_ids, lowered.text.ids.count):
-        raise CompileError(found)
-    said = len(resolving.problems)
-    kept = joined.decoder in joined.finals.fed_by
-    document = drafted(form, config, lowered.document, lowered.decoder, kept, resolving)
-    generation = document["generation"]
-    document = {**document, "generation": {**generation, "defaults": generation["defaults"] | bias_default(form.text)}}
-    return replace(lowered, document=document, problems=ordered((*lowered.problems, *resolving.problems[said:])))
+        return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
+    return _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
 
 
 def _read(config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
@@ -185,12 +164,16 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     found_around = around(form, reading.graphs, reading.edges, decoder, _logits(reading), kept=reading.kept)
     facts, text, doubts = _facts(reading, found_around, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
+    found = (*found, *bias_faults(form.text, facts.sampled_ids, text.ids.count))
     if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
     plain = decoder_document(facts, text.eos, defaults)
     document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
+    # a run that verifies drafts gives more positions than the last token's
+    against = "what the decoder's last run gave is read behind the loop" if decoder in reading.kept else ""
+    document = drafted(form, config, document, facts, against, resolving)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
@@ -202,7 +185,7 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         signature=facts.signature,
         decoder=facts,
         hints=reading.hints,
-        chunk=prompt_chunk(config.search, _spots(form, config)),
+        chunk=prompt_chunk(config.search, spots_of_search(form, config)),
     )
 
 
@@ -210,13 +193,8 @@ def _defaults(
     form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
-    return defaults_of(config.search, _spots(form, config), limit, vocabulary)
-
-
-def _spots(form: PipelineForm, config: GenaiConfig) -> Callable[[str], tuple[Place, str]]:
-    """Where the file states a key of the search: in words of version 2, else of version 1."""
-    where = place_of_search(form.text)
-    return lambda key: where[key] if key in where else named(config, ("search", key))
+    defaults, found = defaults_of(config.search, spots_of_search(form, config), limit, vocabulary)
+    return defaults | bias_default(form.text), found
 
 
 def _facts(
