@@ -34,13 +34,15 @@ from tests.lower.hub_layout import (
     by_hand,
     hub_folder,
     look,
+    run,
     seen,
     words_and_decoder,
 )
 from tests.lower.plain_folders import renamed
 from tests.test_convert import same_plan
 from tools.fixtures.genai_v2 import HEARD
-from tools.fixtures.network import VOCABULARY
+from tools.fixtures.graph import Sketch, weights
+from tools.fixtures.network import HIDDEN, VOCABULARY
 from tools.fixtures.tokenizer import tokenizer
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is absent: no picture can be decoded")
@@ -365,3 +367,26 @@ def test_a_token_that_the_embedding_has_no_row_for(tmp_path: Path) -> None:
         f"the token {VOCABULARY} stands for an entry, and onnx/embed_tokens.onnx has rows for {VOCABULARY}" in told.what
     )
     assert told.help.startswith(ADVICE)
+
+
+def test_sounds_go_in_the_same_way(tmp_path: Path) -> None:
+    """An encoder of features [rows, bands, frames], and a token for sounds alone in config.json."""
+    folder = hub_folder(tmp_path / "p", True)
+    (folder / "onnx" / "vision_encoder.onnx").unlink()
+    (folder / "preprocessor_config.json").unlink()
+    sketch = Sketch("listen")
+    heard = sketch.input("input_features", "float32", "batch", 5, "frames")
+    mixed = sketch.op.MatMul(sketch.op.Transpose(heard, perm=[0, 2, 1]), sketch.weight("mix", weights(7, 5, HIDDEN)))
+    sketch.output(sketch.op.Tanh(mixed), "audio_features", "float32", "batch", "entries", HIDDEN)
+    sketch.save(folder / "onnx" / "audio_encoder.onnx")
+    stated = {**CONFIG, "image_token_id": None, "audio_token_id": SEEN}
+    (folder / "config.json").write_text(json.dumps(stated))
+    notes = compile_package(folder, out=tmp_path / "out").notes
+    assert any(f"of the token {SEEN} (audio_token_id in config.json)" in each for each in notes)
+    sound = np.random.default_rng(5).standard_normal((1, 5, 3)).astype(np.float32)
+    entries = run(folder, "audio_encoder", {"input_features": sound})[0].reshape(-1, HIDDEN)
+    prompt = [1, SEEN, SEEN, SEEN, 9]
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        inputs = {"request.input_ids": [prompt], "request.max_iterations": [NEW], "input_features": sound}
+        made = model.run(inputs, stop_on_eos=False)["tokens"][0].tolist()
+    assert made == by_hand(folder, prompt, entries, NEW, True)
