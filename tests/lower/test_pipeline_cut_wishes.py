@@ -1,4 +1,4 @@
-"""What a version 2 file says of requests holds for a decoder of several sessions, too: biases, chunks, drafts."""
+"""What a version 2 file asks for beside a decoder of several sessions: chunks of its prompts, drafts."""
 
 from pathlib import Path
 
@@ -6,30 +6,9 @@ import genai_runtime
 from genai_compiler import compile_package
 from genai_compiler.problem import Severity
 
-from tests.lower.test_pipeline_cut import document, refused, written
+from tests.lower.test_pipeline_cut import document, written
 from tests.staged_packages import three
-from tools.fixtures.network import VOCABULARY, concat_decoder, gqa_decoder
-
-PROMPT = [1, 9, 14, 3, 60]
-
-
-def test_a_bias_is_a_default(tmp_path: Path) -> None:
-    """So large a one that no score of the graph is above it."""
-    graphs = three(gqa_decoder())
-    stated = document(graphs)
-    stated["generation"]["logits"] = [{"op": "logit_bias", "map": {"6": 1e6}}]
-    compile_package(written(tmp_path / "p", graphs, stated), out=tmp_path / "out")
-    with genai_runtime.load(tmp_path / "out", threads=1) as model:
-        assert model.generate(PROMPT, max_new_tokens=4).tokens == [6, 6, 6, 6]
-
-
-def test_a_bias_of_an_id_that_no_token_has_is_refused(tmp_path: Path) -> None:
-    graphs = three(gqa_decoder())
-    stated = document(graphs)
-    stated["generation"]["logits"] = [{"op": "logit_bias", "map": {str(VOCABULARY): 1}}]
-    path = f'generation.logits[0].map["{VOCABULARY}"]'
-    found = refused(written(tmp_path / "p", graphs, stated))
-    assert "ids end at" in found["bad-value", path]
+from tools.fixtures.network import concat_decoder, gqa_decoder
 
 
 def test_chunks_of_a_prompt_are_the_default(tmp_path: Path) -> None:

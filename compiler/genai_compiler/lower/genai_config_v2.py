@@ -139,8 +139,31 @@ def _loop(joined: _Joined, config: GenaiConfig, zeros: tuple[Port, ...], resolvi
     cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, kept, resolving)
     check_wires(form, cut, resolving)
     if cut is not None:
-        return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
-    return _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+        made = lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
+    else:
+        made = _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+    return _extended(made, joined, cut is not None, config, resolving)
+
+
+def _extended(lowered: Lowered, joined: _Joined, cut: bool, config: GenaiConfig, resolving: Resolving) -> Lowered:
+    """The package with what holds however its decoder is made up: the bias that requests start from, how much of a
+    prompt a run takes, and the session that drafts. cut: the decoder is several sessions, or takes windows.
+    """
+    form, said = joined.form, len(resolving.problems)
+    against = "the decoder is several sessions, or takes prompts by windows" if cut else ""
+    if joined.decoder in joined.finals.fed_by:  # a run that verifies drafts gives more positions than the last token's
+        against = "what the decoder's last run gave is read behind the loop"
+    document = drafted(form, config, lowered.document, lowered.decoder, against, resolving)
+    generation = document["generation"]
+    return replace(
+        lowered,
+        document={
+            **document,
+            "generation": {**generation, "defaults": generation["defaults"] | bias_default(form.text)},
+        },
+        problems=ordered((*lowered.problems, *resolving.problems[said:])),
+        chunk=prompt_chunk(config.search, spots_of_search(form, config)),
+    )
 
 
 def _read(config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
@@ -171,9 +194,6 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
-    # a run that verifies drafts gives more positions than the last token's
-    against = "what the decoder's last run gave is read behind the loop" if decoder in reading.kept else ""
-    document = drafted(form, config, document, facts, against, resolving)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
@@ -185,7 +205,6 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         signature=facts.signature,
         decoder=facts,
         hints=reading.hints,
-        chunk=prompt_chunk(config.search, spots_of_search(form, config)),
     )
 
 
@@ -193,8 +212,7 @@ def _defaults(
     form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
-    defaults, found = defaults_of(config.search, spots_of_search(form, config), limit, vocabulary)
-    return defaults | bias_default(form.text), found
+    return defaults_of(config.search, spots_of_search(form, config), limit, vocabulary)
 
 
 def _facts(

@@ -14,18 +14,16 @@ from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import Joined, Surroundings, rank_of
 from genai_compiler.lower.pipeline_cut import Cut
-from genai_compiler.lower.pipeline_drafting import drafted
 from genai_compiler.lower.pipeline_edges import SessionGraphs, with_equal_names
 from genai_compiler.lower.pipeline_media import beside
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_ports import cache_patterns
-from genai_compiler.lower.pipeline_request import context_length, output_start, spots_of_search
+from genai_compiler.lower.pipeline_request import context_length, output_start
 from genai_compiler.lower.pipeline_retold import as_version_2
 from genai_compiler.lower.pipeline_stages import Around, around, source_mask
 from genai_compiler.lower.pipeline_staging import outside, staged_sessions
 from genai_compiler.lower.pipeline_windows import check_layers, stated_window, with_caches
 from genai_compiler.lower.prompt_window import prompt_window
-from genai_compiler.lower.search_defaults import prompt_chunk
 from genai_compiler.lower.stage_chain import Chain, StageGraph, is_formed, join_stages
 from genai_compiler.lower.stage_phases import StagedDecoder, phase_faults
 from genai_compiler.problem import CompileError, Problem, errors, ordered
@@ -33,11 +31,9 @@ from genai_compiler.read.cache_sizes import cache_sizes
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import FLOW, PipelineForm, Resolving
-from genai_compiler.read.pipeline_logits import bias_default, bias_faults
+from genai_compiler.read.pipeline_logits import bias_faults
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.text_facts import TextFacts
-
-_UNDRAFTED = "the decoder is several sessions, or takes prompts by windows"
 
 
 @dataclass(frozen=True)
@@ -212,12 +208,10 @@ def _lowered(
         raise CompileError(problems)
     start = output_start(form, found.front is not None, bool(found.stages), to_encoder, decoder.text, resolving)
     facts = replace(decoder.facts, start=start)
-    defaults = decoder.defaults | bias_default(form.text)
-    plain = staged.stages.document(decoder_document(facts, decoder.text.eos, defaults), facts)
+    plain = staged.stages.document(decoder_document(facts, decoder.text.eos, decoder.defaults), facts)
     document, of_media = beside(form, plain, found, staged.decoder, facts, decoder.text, staged.config)
     if errors(of_media):
         raise CompileError([*problems, *of_media])
-    document = drafted(form, staged.config, document, facts, _UNDRAFTED, resolving)
     mine = component_of(staged.decoder)
     return Lowered(
         document=document,
@@ -229,7 +223,6 @@ def _lowered(
         signature=facts.signature,
         decoder=facts,
         hints=tuple(replace(each, component=mine) if each.component == "decoder" else each for each in options[1]),
-        chunk=prompt_chunk(staged.config.search, spots_of_search(form, staged.config)),
     )
 
 
