@@ -7,11 +7,13 @@ from typing import Any
 
 import genai_runtime
 import pytest
-from genai_compiler import compile_package
-from genai_compiler.problem import Problem
+from genai_compiler import CompileError, compile_package
+from genai_compiler.problem import Problem, errors
 from genai_compiler.read.load import load_package
 
 from tests.conftest import FIXTURES
+from tests.lower.packages import Recipe, decoder
+from tests.lower.plain_folders import plain_folder
 from tests.lower.test_output_start import KINDS, MADE
 from tests.reference.plain_loop import greedy
 
@@ -92,3 +94,26 @@ def test_version_2_names_its_own_key(tmp_path: Path) -> None:
     (folder / "genai_config.json").write_text(json.dumps(config))
     told = bad(load_package(folder).warnings)
     assert told == [("warning", "genai_config.json", f"tokens.{each}") for each in ("bos", "pad")]
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "7", '"x"'])
+@pytest.mark.parametrize("name", [SIDE, "tokenizer_config.json", "special_tokens_map.json"])
+def test_a_file_that_holds_no_object_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    """Read as an empty one, it would be as if the model had no defaults and no end."""
+    package = shutil.copytree(FIXTURES / "tiny-gqa-v1", tmp_path / "p")
+    (package / name).write_text(text)
+    with pytest.raises(CompileError) as caught:
+        load_package(package)
+    (told,) = errors(caught.value.problems)
+    assert (told.code, told.where.file) == ("malformed-json", name)
+    assert "an object is expected" in told.what
+
+
+@pytest.mark.parametrize("name", [SIDE, "config.json"])
+def test_of_a_folder_that_declares_nothing_too(name: str, tmp_path: Path) -> None:
+    folder = plain_folder(tmp_path / "p", {"model.onnx": decoder(Recipe())})
+    (folder / name).write_text("[]")
+    with pytest.raises(CompileError) as caught:
+        load_package(folder)
+    (told,) = errors(caught.value.problems)
+    assert (told.code in ("not-a-mapping", "malformed-json"), told.where.file) == (True, name)

@@ -15,6 +15,7 @@ from onnx import ModelProto
 from genai_compiler.lower.bare_facts import document_doubts
 from genai_compiler.lower.decoder_facts import PROMPT, Aliasing, DecoderFacts, Flag, FrontFacts
 from genai_compiler.lower.decoder_workflow import decoder_document
+from genai_compiler.lower.headless import headless
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_io import match_io
 from genai_compiler.lower.match_ports import MatchedPorts
@@ -147,6 +148,9 @@ class DecoderSource:
         combined = merge_combined(decoder, merge)
         has_state = bool(decoder.keys or decoder.values or decoder.fixed or decoder.combined or static)
         problems = [*found, *merge.problems, *doubts]
+        if self.io.logits_output is None:
+            taken = [each for each in signature.inputs if each.name in streams]
+            problems += headless(decoder, model, taken, self.path, self.places)
         problems += [fault for each in every for fault in check_graph(each, self.artifact, has_state, mask)]
         problems += [self._two_networks(flag)] if flag is not None and front is not None else []
         root = self.places.find(()), ""

@@ -300,10 +300,10 @@ def _side_file(root: Path, name: str) -> tuple[Mapping[str, Any], Places]:
         try:
             data, places = json.loads((root / name).read_bytes().decode("utf-8-sig")), Places(name)
         except (ValueError, RecursionError):
-            data = None
-        if data is None:
+            data, places = None, Places(name)
+        if not isinstance(data, dict):
             raise
-    return (data, places) if isinstance(data, dict) else ({}, places)
+    return data, places
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

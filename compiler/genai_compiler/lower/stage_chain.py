@@ -165,7 +165,7 @@ def _take(joining: _Joining, stage: StageGraph) -> None:
         else:
             what = f"no stage before {stage.config.name!r} gives {port.name!r}, and it is nothing that is formed"
             before = listed([*joining.given, *joining.store])
-            help = f"earlier stages give {before}; rename one with output_names_forwarder"
+            help = f"earlier stages give {before or 'nothing'}; rename one with output_names_forwarder"
             joining.problem("missing-input", (*stage.config.path, "inputs"), what, help)
     given = {each.name: each for each in stage.signature.outputs}
     for name in stage.config.outputs:

@@ -15,6 +15,7 @@ from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
 from genai_compiler.read.json_file import json_of
 from genai_compiler.read.places import DocPath, format_path
 from genai_compiler.read.token_ids import TokenIds, token_ids
+from genai_compiler.read.wording import shown
 
 _PROCESSOR = "processor_config.json"
 _MOST_DIGITS = 18  # of an id that is written as a key
@@ -130,7 +131,11 @@ class _SideFiles:
             for each in damaged.problems:
                 self._add(each)
             return {}
-        return value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            what = f"it holds {shown(value)}, and an object is expected"
+            self._add(Problem("malformed-json", Place(relative), "", what, "copy the file of the model again"))
+            return {}
+        return value
 
     def _add(self, problem: Problem) -> None:
         if problem not in self.problems:
