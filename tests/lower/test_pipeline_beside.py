@@ -17,8 +17,10 @@ from tests.lower.pipelines import (
     Graphs,
     cross_by_hand,
     encoder_decoder,
+    masked,
     media_by_hand,
     package,
+    pipeline,
     tokens,
     vision,
 )
@@ -56,6 +58,23 @@ def test_a_decoder_of_two_sessions_reads_an_encoder(names: str, tmp_path: Path) 
     for source in ([5, 9, 3], [7]):
         wanted = cross_by_hand(whole, {"input_ids": np.array([source])}, 2, NEW)
         assert tokens(folder, NEW, **{"request.input_ids": [source]}) == [wanted]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_mask_of_the_source_goes_to_stages_too(apart: bool, tmp_path: Path) -> None:
+    """Of two sessions, and of one whose output goes in by windows: the encoder's mask is the decoder's."""
+    graphs, rows, mask = masked(), [[3, 1, 7], [9, 2, 0]], [[1, 1, 1], [1, 1, 0]]
+    whole = package(tmp_path / "uncut", ENCODER_DECODER, graphs)
+    if apart:
+        stated = flowing(ENCODER_DECODER, "encoder", cross_attention_from="encoder")
+        folder = package(tmp_path / "p", stated, cut(tmp_path / "whole", graphs))
+    else:
+        kept = {"kv_cache": {"sliding_window": {"window_size": 2}}, "position_ids": {"strategy": "windowed"}}
+        folder = package(tmp_path / "p", pipeline(ENCODER_DECODER, state=kept), graphs)
+    for row, own in zip(rows, mask, strict=True):
+        source, over = {"input_ids": np.array([row]), "attention_mask": np.array([own])}, np.array([own])
+        wanted = cross_by_hand(whole, source, 2, NEW, encoder_attention_mask=over)
+        assert tokens(folder, NEW, **{"request.input_ids": [row]}, attention_mask=[own]) == [wanted]
 
 
 def test_an_embedding_that_takes_media_stays_before_the_sessions(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Decode, Invoke, Op, Plan, SpeculativeBlock
 from genai_compiler.plan.uses import walk
-from genai_compiler.problem import Place
+from genai_compiler.problem import CompileError, Place
 from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.files import read_document
 from genai_compiler.read.package import Package
@@ -36,7 +36,10 @@ def _document(package: Package) -> tuple[object, Callable[[DocPath], Place]]:
     """The document that was lowered, and where a value of it stands; a configuration is read as leniently as before."""
     file = package.root / package.document_file
     if file.suffix == ".json":
-        text = parse_config(file.read_bytes(), package.document_file)
+        try:
+            text = parse_config(file.read_bytes(), package.document_file)
+        except CompileError:  # of a plain folder, in the JSON that only Python reads: its values have no places
+            return None, lambda path: Place(package.document_file)
         return text.root, text.place
     data, places = read_document(file, package.root)
     return data, places.find

@@ -73,14 +73,17 @@ def decoder_document(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) 
 
 
 def application_inputs(facts: DecoderFacts) -> dict[str, str]:
-    """Port name -> the workflow input that feeds it from the application; `/` and space become `_`."""
-    names: dict[str, str] = {}
+    """Port name -> the workflow input that feeds it from the application; `/` and space become `_`.
+
+    None is a value that feeds another port: an encoder's mask, which the decoder takes too, may be called as its own.
+    """
+    names, others = dict[str, str](), {each.value for each in facts.extras}
     paged = [port for port, _, _ in paged_ports(facts.paged)] if facts.paged is not None else []
     given = [*(each.port for each in facts.lengths), *(each.port for each in facts.extras if not each.value)]
     for port in (facts.attention_mask, facts.position_ids, *paged, *given):
         if port is not None:
             name = "application." + port.name.replace("/", "_").replace(" ", "_")
-            names[port.name] = name + "_" if name in names.values() else name
+            names[port.name] = name + "_" if name in names.values() or name in others else name
     return names
 
 
@@ -132,7 +135,10 @@ def _inputs(facts: DecoderFacts, eos: tuple[int, ...], defaults: Data) -> Data:
             given = _application(port, fed_positions(facts, port) if placed else application_contract(port, extent))
             if extent == "sequence" and facts.front is not None and facts.front.places_media:
                 given |= {"required": False, "default": FORMED}
-            inputs[application[port.name]] = given
+            name = application[port.name]
+            if name.removesuffix("_") in {each.value for each in facts.extras}:  # the caller's name is the other one's
+                given |= {"source": {"kind": "application", "name": f"{port.name}_"}}
+            inputs[name] = given
     for port, _, contract in paged_ports(facts.paged) if facts.paged is not None else ():
         inputs[application[port.name]] = _application(port, contract)
     for length in facts.lengths:

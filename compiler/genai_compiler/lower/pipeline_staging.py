@@ -158,8 +158,15 @@ def _config(
         on_prompt=name not in phases.later,
         on_step=name not in phases.prompt,
         wired=wired,
-        own=frozenset({*state, *state.values(), *(each.input.name for each in outside(form, cut, name))}),
+        own=frozenset({*state, *state.values(), *_from_beside(form, cut, name)}),
     )
+
+
+def _from_beside(form: PipelineForm, cut: Cut, name: str) -> Iterator[str]:
+    """Inputs that something beside the decoder feeds; an encoder's mask, which it takes itself, is of no wire."""
+    yield from (each.input.name for each in outside(form, cut, name))
+    if any(each not in cut.sessions for each in form.running):
+        yield cut.config.decoder.inputs["encoder_attention_mask"]
 
 
 def _stated(form: PipelineForm) -> set[tuple[str, str, str, str]]:
