@@ -11,7 +11,7 @@ from typing import Any
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.composite import OUTPUT_START
 from genai_compiler.lower.dataflow import Edge
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, told_cache
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
@@ -335,6 +335,6 @@ def _notes(reading: _Reading, beside: Around, facts: DecoderFacts, text: TextFac
         *form.defaulted,
         *beside.notes,
         f"end tokens: {ends or 'none'}",
-        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        told_cache(facts),
         *told_end(facts, text.eos),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from genai_compiler.lower.composite import OUTPUT_START
 from genai_compiler.lower.config_decoder import ConfigDecoder, Start, config_decoder
 from genai_compiler.lower.dataflow import Edge, contradict
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of, told_cache
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import Joined, Surroundings, rank_of
@@ -253,5 +253,5 @@ def _notes(staged: _Staged, facts: DecoderFacts, text: TextFacts) -> tuple[str, 
         f"the decoder is {'the session' if len(staged.stages.stages) == 1 else 'the sessions'} {names}",
         *filter(None, (cut,)),
         f"end tokens: {ends or 'none'}",
-        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        told_cache(facts),
     )
