@@ -3,7 +3,9 @@
 The other count is made of the spans that a run notes at ONNX Runtime's own calls.
 """
 
+import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +69,24 @@ def test_a_loop_of_its_own(case: str, tmp_path: Path) -> None:
     made = {tokens: counted(tmp_path / "made", tokens) for tokens in (1, 20, 30)}
     assert made[1] == before + again
     assert made[30] - made[20] == 10 * (again - fewer)
+
+
+@pytest.mark.parametrize(
+    ("case", "search", "before"),
+    [("tiny-gqa-v1", {"chunk_size": 2}, 2), ("tiny-ssru-v1", {}, 2)],
+)
+def test_a_prompt_in_parts_takes_more_than_one_run(
+    case: str, search: dict[str, int], before: int, tmp_path: Path
+) -> None:
+    """Of three tokens in chunks of two, two. What starts an output is one token, for one run."""
+    shutil.copytree(FIXTURES / case, tmp_path / "p")
+    config = json.loads((tmp_path / "p" / "genai_config.json").read_text())
+    config["search"] = {**config.get("search", {}), **search}
+    (tmp_path / "p" / "genai_config.json").write_text(json.dumps(config))
+    plan = compile_package(tmp_path / "p", tmp_path / "made").plan
+    assert plan is not None
+    assert counted(tmp_path / "made", 1) == before
+    assert ("or more before the first" in runs_text(plan)) == (case != "tiny-ssru-v1")
 
 
 def test_adapters_are_no_session_runs(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ embedding runs with every token.
 
 import ast
 import json
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from genai_compiler import compile_package
+from genai_compiler.plan.text import plan_text
 
 from tests.conftest import FIXTURES
-from tests.data import ROOT
+from tests.data import DATA, ROOT, needs_data
 from tests.lower.test_config_models import plain_loop, rows_of
 from tests.real_packages import GREEDY
 from tests.test_stages_beside import MEDIA, decoded, embedded
@@ -90,6 +92,33 @@ def test_the_named_tests_are_there(name: str) -> None:
     for each in CLASSES[name]:
         file, function = each.split("::")
         assert function in functions(file)
+
+
+def types_of_the_reference() -> list[str]:
+    """Every string of the reference's table of types."""
+    text = (DATA / "reference" / "genai-config.md").read_text("utf-8")
+    table = text[text.index("### 2.1 `model.type` table") : text.index("### 2.2")]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ")]
+    return sorted(set(re.findall(r"`([\w-]+)`", "".join(rows))))
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["tiny-gqa-v1", "tiny-encoder-decoder-v1", "tiny-own-tokens-v1"])
+def test_each_type_of_the_reference_gives_the_plan_of_none(name: str, tmp_path: Path) -> None:
+    """A decoder, an encoder before one, media before an embedding: the graphs say which it is, whatever the type."""
+    package = Path(shutil.copytree(FIXTURES / name, tmp_path / "p"))
+    config = json.loads((package / "genai_config.json").read_text("utf-8"))
+    config["model"].pop("type", None)
+    kinds = types_of_the_reference()
+    assert len(kinds) == 43
+    plans = dict[str | None, str]()
+    for kind in (None, *kinds):
+        stated = {} if kind is None else {"type": kind}
+        (package / "genai_config.json").write_text(json.dumps({**config, "model": {**stated, **config["model"]}}))
+        plan = compile_package(package).plan
+        assert plan is not None
+        plans[kind] = plan_text(plan)
+    assert [kind for kind, plan in plans.items() if plan != plans[None]] == []
 
 
 def runs(model: genai_runtime.Model, component: str) -> int:

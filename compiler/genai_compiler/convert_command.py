@@ -85,7 +85,7 @@ def _parser() -> Parser:
         "--graph",
         action="append",
         metavar="FILE",
-        help="the graph to take of a folder that declares none; twice for an encoder and its decoder",
+        help="the graph to take of a folder that declares none; again for each other that belongs to it",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no summary")
     return parser

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Branch, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
+from genai_compiler.plan.prompt_chunks import takes_prompts
 from genai_compiler.plan.uses import walk
 
 
 class Runs(NamedTuple):
-    """From `least` to `most` runs; more: as many as the turns of an inner loop ask for, or the windows of a prompt."""
+    """From `least` to `most` runs; more: as many as the turns of an inner loop, or the parts of a prompt, ask for."""
 
     least: int = 0
     most: int = 0
@@ -60,8 +61,7 @@ def _runs(op: Op, plan: Plan) -> Runs:
         case Decode() | SpeculativeBlock():
             facts = plan.decoder
             number = 1 + (facts is not None and facts.front is not None)
-            windows = isinstance(op, Decode) and op.phase == "prompt" and facts is not None and facts.window is not None
-            return Runs(number, number, windows)
+            return Runs(number, number, isinstance(op, Decode) and op.phase == "prompt" and _in_parts(plan))
         case Branch():
             cases = [_of(ops, plan) for ops in (*(ops for _, ops in op.cases), op.default or ())]
             least, most = min(each.least for each in cases), max(each.most for each in cases)
@@ -71,6 +71,14 @@ def _runs(op: Op, plan: Plan) -> Runs:
             return Runs(0, 0, inner != Runs())
         case _:
             return Runs()
+
+
+def _in_parts(plan: Plan) -> bool:
+    """Whether a prompt goes in by several runs: by windows, by chunks that the package asks for, or token by token."""
+    facts = plan.decoder
+    if facts is None:
+        return False
+    return facts.window is not None or bool(facts.chunk) or (facts.one_token and takes_prompts(plan))
 
 
 def _invoked(op: Invoke, plan: Plan) -> Runs:

@@ -7,6 +7,7 @@ from genai_compiler.driver import Compiled
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component
 from genai_compiler.plan.speculation import Speculation
+from genai_compiler.plan.state import StateGroup
 from genai_compiler.problem import counted, printable
 from genai_compiler.session_runs import runs_text
 
@@ -28,7 +29,7 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         made = ", ".join(f"{each.name} ({each.artifact or _made(each)})" for each in plan.components)
         yield f"  components  {made}"
         for group in plan.groups:
-            yield f"  state       {group.name}: {group.storage}, {group.bytes_per_token} bytes a token and row"
+            yield f"  state       {group.name}: {_kept(group)}"
         yield f"  runs        {runs_text(plan)}"
         if plan.decoder is not None and plan.decoder.chunk:
             yield f"  prompt      by runs of {counted(plan.decoder.chunk, 'token')}, of one row"
@@ -43,6 +44,12 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         files = sorted(each.relative_to(compiled.out).as_posix() for each in compiled.out.rglob("*") if each.is_file())
         shown = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
         yield f"  written     {compiled.out} ({shown})"
+
+
+def _kept(group: StateGroup) -> str:
+    if group.bytes_per_row is not None and group.storage == "growing":
+        return f"of one size, {group.bytes_per_row} bytes a row"
+    return f"{group.storage}, {group.bytes_per_token} bytes a token and row"
 
 
 def _made(component: Component) -> str:

@@ -311,10 +311,11 @@ def _as_data(generation: "Generation", with_text: bool) -> dict[str, Any]:
 def _stat_lines(generation: "Generation") -> list[str]:
     stats = generation.stats
     drafts = [f"{stats.drafted} tokens drafted, {stats.accepted} accepted"] if stats.drafted else []
+    then = f", then {stats.rate:.1f} tokens/s" if stats.new_tokens > 1 else ""
     return [
         *drafts,
         f"prompt {stats.prompt_tokens} tokens, new {stats.new_tokens} tokens, finish reason {generation.finish_reason}",
-        f"first token after {stats.ttft * 1e3:.0f} ms, then {stats.rate:.1f} tokens/s; peak memory {_peak_memory()}",
+        f"first token after {stats.ttft * 1e3:.0f} ms{then}; peak memory {_peak_memory()}",
     ]
 
 

@@ -173,7 +173,7 @@ class Decoding:
     filled: int
     _positions: Array
     left: Mapping[str, Value]
-    """What the last run gave at the ports of `spec.left`."""
+    """What the last run gave at the ports of `spec.left`; only where there are such."""
     switch: Rebuilding | None = None
     """What runs the sequence again where the graph takes other tables; None: nothing does."""
     takes_switches = False

@@ -91,4 +91,5 @@ class GrowingDecoding(Decoding):
         self.take_own_last(made[0])
         for place, port in enumerate(self._pasts, start=1):
             self._feeds[port] = made[place]
-        self.left = {port: made[place] for place, port in enumerate(self.spec.left, start=1 + len(self._pasts))}
+        if self.spec.left:
+            self.left = {port: made[place] for place, port in enumerate(self.spec.left, start=1 + len(self._pasts))}

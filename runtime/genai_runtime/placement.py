@@ -56,7 +56,8 @@ def _providers(
     name = next((short for short in PROVIDERS.get(kind, ()) if f"{short}ExecutionProvider" in here), "")
     if not name:
         runs = common.providers[0][0]
-        what = f"hints place '{component}' on a {kind}, for which this ONNX Runtime has no execution provider"
+        article = "an" if kind == "npu" else "a"
+        what = f"hints place '{component}' on {article} {kind}, for which this ONNX Runtime has no execution provider"
         return common.providers, f"{what}; running on {runs}"
     full = f"{name}ExecutionProvider"
     stated = next((dict(options) for provider, options in common.providers if provider == full), {})

@@ -242,3 +242,20 @@ def test_several_embeddings_that_nothing_tells_apart_are_refused(tmp_path: Path)
     said = refused(written(tmp_path / "p", graphs, document(graphs, dataflow=wires)))
     told = said["unsupported-package-class", "pipeline.flow"]
     assert "'embeddings' and 'others' could each make the embeddings" in told
+
+
+def test_a_bias_and_a_draft_model_beside_a_cut_decoder(tmp_path: Path) -> None:
+    """The bias holds, by arithmetic; whether drafts can be driven or not, the tokens are the uncut graph's."""
+    graphs = three(concat_decoder())
+    biased = document(graphs) | {"generation": {"logits": [{"op": "logit_bias", "map": {"7": 1e9}}]}}
+    compile_package(written(tmp_path / "biased", graphs, biased), out=tmp_path / "biased.out")
+    with genai_runtime.load(tmp_path / "biased.out", threads=1) as model:
+        assert model.generate([1, 9, 14], max_new_tokens=4).tokens == [7] * 4
+    stated = document(graphs, roles={"draft": "small"}, strategy={"kind": "speculative"})
+    stated["pipeline"]["sessions"]["small"] = {"file": "small.onnx"}
+    folder = written(tmp_path / "drafted", graphs, stated)
+    concat_decoder().save(folder / "small.onnx")
+    assert made_of(folder) == whole(tmp_path / "whole", concat_decoder())
+    outside = biased | {"generation": {"logits": [{"op": "logit_bias", "map": {"64": 1}}]}}
+    found = problems(written(tmp_path / "outside", graphs, outside))
+    assert 'generation.logits[0].map["64"]' in [each.path for each in found]

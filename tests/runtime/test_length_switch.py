@@ -16,7 +16,7 @@ from genai_compiler import compile_package
 from genai_compiler.read.switch_length import switch_length
 from genai_runtime import LoadError, RequestError
 from genai_runtime.cli import main
-from genai_runtime.command_line import LENGTH_SWITCHES
+from genai_runtime.command_options import LENGTH_SWITCHES
 from genai_runtime.length_switch import CHOICES
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 

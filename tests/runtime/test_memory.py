@@ -51,7 +51,7 @@ def test_m1_two_hundred_generations_leave_memory_flat(compiled: Compiled, case: 
 
 
 SERVE_MIXED = """
-import gc, random, sys
+import gc, random, resource, sys
 import genai_runtime
 
 def serve(count, draw):
@@ -61,20 +61,25 @@ def serve(count, draw):
         for row in model.generate(batch=batch, max_new_tokens=draw.randint(1, 8), temperature=0).rows:
             row.tokens
     gc.collect()
-    return sys.getallocatedblocks()
+    resident = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+    return sys.getallocatedblocks(), resident
 
 with genai_runtime.load({folder!r}, threads=1) as model:
-    before = serve(300, random.Random(0))
-    print(serve(1000, random.Random(1)) - before)
+    blocks, resident = serve(300, random.Random(0))
+    blocks_after, resident_after = serve(1000, random.Random(1))
+    print(blocks_after - blocks, resident_after - resident)
 """
 KEPT = 500
 """Python objects that a thousand requests may leave: one for two of them. A tensor that is kept is at least two."""
 
 
+@PROBE_NEEDS_LINUX
 @pytest.mark.parametrize("case", DECODERS)
 def test_m1_a_thousand_requests_of_mixed_length_leave_no_objects(compiled: Compiled, case: str) -> None:
-    """Of all kinds that Python allocates: tensors' handles, arrays, bindings, frames."""
-    assert int(run_probe(SERVE_MIXED.format(folder=str(compiled(case)[0])))) < KEPT
+    """Of all kinds that Python allocates: tensors' handles, arrays, bindings, frames. Nor memory of other kinds."""
+    blocks, resident = map(int, run_probe(SERVE_MIXED.format(folder=str(compiled(case)[0]))).split())
+    assert blocks < KEPT
+    assert resident < LEAK
 
 
 def test_m1_no_layout_is_kept_for_every_length(compiled: Compiled) -> None:

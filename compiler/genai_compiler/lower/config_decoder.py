@@ -6,7 +6,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, FrontFacts, told_cache
 from genai_compiler.lower.false_statements import absent_ports
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.match_ports import match_ports
@@ -191,7 +191,7 @@ def _notes(config: GenaiConfig, facts: DecoderFacts, text: TextFacts) -> tuple[s
     notes = [
         f"{kind} decides nothing: what runs is read from the graph",
         f"end tokens: {ends or 'none'}",
-        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        told_cache(facts),
     ]
     if facts.windows:
         size = sum(each.bytes_per_row for each in facts.windows)

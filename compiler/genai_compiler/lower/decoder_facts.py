@@ -354,3 +354,9 @@ class DecoderFacts:
     def fixed_capacity(self) -> int | None:
         """The cache length that the graph fixes, None when caches grow."""
         return next((each.capacity for each in self.states if each.capacity is not None), None)
+
+
+def told_cache(facts: DecoderFacts) -> str:
+    """What caches cost and how far they go, for the notes; without caches how far positions go."""
+    size, most = facts.cache_bytes_per_token, facts.max_sequence_length
+    return f"cache: {size} bytes a token and row, up to {most} positions" if size else f"positions: up to {most}"

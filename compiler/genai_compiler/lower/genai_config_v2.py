@@ -4,7 +4,6 @@ Presets, the flow and the wires say what is joined; the graphs decide names, dty
 of a model or a type decides anything.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.composite import OUTPUT_START
 from genai_compiler.lower.dataflow import Edge
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, told_cache
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
@@ -34,12 +33,7 @@ from genai_compiler.lower.pipeline_media import beside, media_notes
 from genai_compiler.lower.pipeline_outputs import check_processors
 from genai_compiler.lower.pipeline_pass import is_single_pass, lower_pass
 from genai_compiler.lower.pipeline_ports import DecoderPorts, decoder_ports, retold
-from genai_compiler.lower.pipeline_request import (
-    context_length,
-    merged_config,
-    output_start,
-    place_of_search,
-)
+from genai_compiler.lower.pipeline_request import context_length, merged_config, output_start, spots_of_search
 from genai_compiler.lower.pipeline_staged import lower_staged
 from genai_compiler.lower.pipeline_stages import Around, around, decoder_session, source_mask
 from genai_compiler.lower.pipeline_staging import check_wires
@@ -47,10 +41,10 @@ from genai_compiler.lower.pipeline_windows import check_layers, stated_window
 from genai_compiler.lower.search_defaults import defaults_of, prompt_chunk
 from genai_compiler.lower.source_end import told_end
 from genai_compiler.lower.stated import Stated
-from genai_compiler.problem import CompileError, Place, Problem, errors, ordered
+from genai_compiler.problem import CompileError, Problem, errors, ordered
 from genai_compiler.read.bare import BareDocument
 from genai_compiler.read.cache_sizes import cache_sizes
-from genai_compiler.read.genai_config import GenaiConfig, named
+from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import SESSIONS, PipelineForm, Resolving, expand
 from genai_compiler.read.pipeline_logits import bias_default, bias_faults
@@ -145,8 +139,31 @@ def _loop(joined: _Joined, config: GenaiConfig, zeros: tuple[Port, ...], resolvi
     cut = find_cut(form, joined.graphs, joined.edges, joined.decoder, config, kept, resolving)
     check_wires(form, cut, resolving)
     if cut is not None:
-        return lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
-    return _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+        made = lower_staged(form, joined.graphs, joined.edges, joined.decoder, cut, joined.options, kept, resolving)
+    else:
+        made = _lowered(replace(_read(config, joined, resolving), zeros=zeros), resolving)
+    return _extended(made, joined, cut is not None, config, resolving)
+
+
+def _extended(lowered: Lowered, joined: _Joined, cut: bool, config: GenaiConfig, resolving: Resolving) -> Lowered:
+    """The package with what holds however its decoder is made up: the bias that requests start from, how much of a
+    prompt a run takes, and the session that drafts. cut: the decoder is several sessions, or takes windows.
+    """
+    form, said = joined.form, len(resolving.problems)
+    against = "the decoder is several sessions, or takes prompts by windows" if cut else ""
+    if joined.decoder in joined.finals.fed_by:  # a run that verifies drafts gives more positions than the last token's
+        against = "what the decoder's last run gave is read behind the loop"
+    document = drafted(form, config, lowered.document, lowered.decoder, against, resolving)
+    generation = document["generation"]
+    return replace(
+        lowered,
+        document={
+            **document,
+            "generation": {**generation, "defaults": generation["defaults"] | bias_default(form.text)},
+        },
+        problems=ordered((*lowered.problems, *resolving.problems[said:])),
+        chunk=prompt_chunk(config.search, spots_of_search(form, config)),
+    )
 
 
 def _read(config: GenaiConfig, joined: _Joined, resolving: Resolving) -> _Reading:
@@ -177,7 +194,6 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     document, of_media = beside(form, plain, found_around, decoder, facts, text, config)
     if errors(of_media):
         raise CompileError((*doubts, *found, *of_media))
-    document = drafted(form, config, document, facts, decoder in reading.kept, resolving)
     problems = (*form.text.problems, *resolving.problems, *doubts, *found, *of_media)
     return Lowered(
         document=document,
@@ -189,7 +205,6 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
         signature=facts.signature,
         decoder=facts,
         hints=reading.hints,
-        chunk=prompt_chunk(config.search, _spots(form, config)),
     )
 
 
@@ -197,14 +212,7 @@ def _defaults(
     form: PipelineForm, config: GenaiConfig, limit: int, vocabulary: int | None
 ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
     """`generation.defaults`, and problems where the file states them. See `defaults_of`."""
-    defaults, found = defaults_of(config.search, _spots(form, config), limit, vocabulary)
-    return defaults | bias_default(form.text), found
-
-
-def _spots(form: PipelineForm, config: GenaiConfig) -> Callable[[str], tuple[Place, str]]:
-    """Where the file states a key of the search: in words of version 2, else of version 1."""
-    where = place_of_search(form.text)
-    return lambda key: where[key] if key in where else named(config, ("search", key))
+    return defaults_of(config.search, spots_of_search(form, config), limit, vocabulary)
 
 
 def _facts(
@@ -327,6 +335,6 @@ def _notes(reading: _Reading, beside: Around, facts: DecoderFacts, text: TextFac
         *form.defaulted,
         *beside.notes,
         f"end tokens: {ends or 'none'}",
-        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        told_cache(facts),
         *told_end(facts, text.eos),
     )

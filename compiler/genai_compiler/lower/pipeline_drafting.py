@@ -28,12 +28,12 @@ def drafted(
     config: GenaiConfig,
     document: dict[str, Any],
     facts: DecoderFacts,
-    kept: bool,
+    against: str,
     resolving: Resolving,
 ) -> dict[str, Any]:
     """The document, with the session that drafts as its proposer where it can be driven; else that is said.
 
-    kept: whether what the decoder's last run gave is read behind the loop.
+    against: why nothing can draft whatever the draft model is, "" for nothing of that kind.
     """
     drafting, entry = form.drafting, form.drafter
     if drafting is None or entry is None or not drafting.width:
@@ -46,8 +46,8 @@ def drafted(
     artifact = find_artifact(form.text.root, entry.file or "").name
     model = DraftModel(component_of(drafting.session), artifact, names.decoder, drafting.width)
     try:
-        if kept:  # a run that verifies drafts gives more positions than the last token's
-            raise Undrivable("what the decoder's last run gave is read behind the loop")
+        if against:
+            raise Undrivable(against)
         return with_draft(document, facts, replace(config, draft=None), form.text.root, model)
     except Undrivable as why:
         what = f"{drafting.session!r} is not used, and nothing is drafted: {why}"

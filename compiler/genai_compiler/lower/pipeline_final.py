@@ -178,7 +178,7 @@ def _unkept(port: Port, facts: DecoderFacts, workflow: Data) -> str:
     if _DECODER not in workflow["components"] or facts.window is not None or facts.paged is not None:
         return f"{spoken}, which is several sessions, takes windows or keeps pages: its last run is not kept"
     if facts.fixed_capacity is not None:
-        return f"{spoken}, whose graph fixes how long its caches are: such runs write in place, and nothing else is kept"
+        return f"{spoken}, whose graph fixes how long its caches are: a run writes in place, nothing else is kept"
     if port.name == facts.logits.name or port.name in {each.output for each in state_cells(facts).values()}:
         return f"{spoken}, which the loop itself reads: it is not kept"
     opened = [axis for axis, extent in enumerate(port.shape or ()) if axis and not isinstance(extent, int)]

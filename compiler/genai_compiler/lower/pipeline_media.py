@@ -28,7 +28,7 @@ def media_notes(form: PipelineForm) -> MediaNotes:
     ):
         path = (*PIPELINE, "preprocessing", kind, "config")
         spot = (form.text.places.find(path), format_path(path))
-        at: DocPath = ("tokens", "image_token")
+        at: DocPath = ("tokens", f"{kind}_token")
         token_spot = (form.text.places.find(at), format_path(at))
         config = processor.config if processor is not None else None
         frames = form.text.base.sound_frames if kind == AUDIO else None

@@ -3,12 +3,12 @@
 Version 2 wins where both speak and differ, with a warning.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from genai_compiler.problem import Place
-from genai_compiler.read.genai_config import GenaiConfig
+from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.pipeline_form import PipelineForm, Resolving
 from genai_compiler.read.pipeline_logits import check_logits, logits_order
 from genai_compiler.read.pipeline_text import PipelineText
@@ -87,10 +87,12 @@ def _generation(text: PipelineText) -> Iterator[tuple[str, DocPath, Any]]:
         yield key, ("generation", "sampling", key), value
 
 
-def place_of_search(text: PipelineText) -> Mapping[str, tuple[Place, str]]:
-    """Where version 2 states a key of `search`."""
-    places = {key: path for key, path, _ in _generation(text)} | logits_order(text).places
-    return {key: (text.places.find(path), format_path(path)) for key, path in places.items()}
+def spots_of_search(form: PipelineForm, config: GenaiConfig) -> Callable[[str], tuple[Place, str]]:
+    """Where the file states a key of `search`: in words of version 2, else of version 1."""
+    text = form.text
+    paths = {key: path for key, path, _ in _generation(text)} | logits_order(text).places
+    where = {key: (text.places.find(path), format_path(path)) for key, path in paths.items()}
+    return lambda key: where[key] if key in where else named(config, ("search", key))
 
 
 def generation_paths(text: PipelineText) -> Mapping[str, DocPath]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from genai_compiler.lower.composite import OUTPUT_START
 from genai_compiler.lower.config_decoder import ConfigDecoder, Start, config_decoder
 from genai_compiler.lower.dataflow import Edge, contradict
-from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of
+from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, component_of, told_cache
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.lowered import Lowered
 from genai_compiler.lower.matching import Joined, Surroundings, rank_of
@@ -31,6 +31,7 @@ from genai_compiler.read.cache_sizes import cache_sizes
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.hint_sources import Hint
 from genai_compiler.read.pipeline_form import FLOW, PipelineForm, Resolving
+from genai_compiler.read.pipeline_logits import bias_faults
 from genai_compiler.read.session_options import SessionOptions
 from genai_compiler.read.text_facts import TextFacts
 
@@ -104,14 +105,8 @@ def _as_version_1(form: PipelineForm, graphs: SessionGraphs, cut: Cut, config: G
         num_key_value_heads=size.heads if size is not None else decoder.num_key_value_heads,
         head_size=size.head_size if size is not None else decoder.head_size,
     )
-    start = form.text.document.tokens.decoder_start
     length, _ = context_length(config)
-    return replace(
-        config,
-        decoder=decoder,
-        context_length=length,
-        decoder_start=start if start is not None else config.decoder_start,
-    )
+    return replace(config, decoder=decoder, context_length=length)
 
 
 def _cross_edges(form: PipelineForm, graphs: SessionGraphs, cut: Cut, resolving: Resolving) -> list[Edge]:
@@ -208,6 +203,7 @@ def _lowered(
     problems = [*decoder.problems]
     problems += phase_faults(staged.config, staged.stages, decoder.facts, surroundings)
     problems = [*as_version_2(problems, form)]
+    problems += bias_faults(form.text, decoder.facts.sampled_ids, decoder.text.ids.count)
     if errors((*resolving.problems, *problems)):
         raise CompileError(problems)
     start = output_start(form, found.front is not None, bool(found.stages), to_encoder, decoder.text, resolving)
@@ -257,5 +253,5 @@ def _notes(staged: _Staged, facts: DecoderFacts, text: TextFacts) -> tuple[str, 
         f"the decoder is {'the session' if len(staged.stages.stages) == 1 else 'the sessions'} {names}",
         *filter(None, (cut,)),
         f"end tokens: {ends or 'none'}",
-        f"cache: {facts.cache_bytes_per_token} bytes a token and row, up to {facts.max_sequence_length} positions",
+        told_cache(facts),
     )

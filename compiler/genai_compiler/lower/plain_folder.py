@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from genai_compiler.lower.bare_decoder import bare_text_facts
 from genai_compiler.lower.composite import OUTPUT_START, with_rows
@@ -298,12 +298,13 @@ def _side_file(root: Path, name: str) -> tuple[Mapping[str, Any], Places]:
         data, places = read_document(root / name, root)
     except CompileError:
         try:
-            data, places = json.loads((root / name).read_bytes().decode("utf-8-sig")), Places(name)
+            data = json.loads((root / name).read_bytes().decode("utf-8-sig"))
         except (ValueError, RecursionError):
-            data, places = None, Places(name)
+            data = None
         if not isinstance(data, dict):
             raise
-    return cast("Mapping[str, Any]", data), places
+        places = Places(name)
+    return (data, places) if isinstance(data, dict) else ({}, places)  # what is no object text_facts reports
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

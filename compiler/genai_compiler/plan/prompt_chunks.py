@@ -17,7 +17,7 @@ def with_prompt_chunks(plan: Plan, asked: PromptChunk | None) -> tuple[Plan, tup
     """The plan whose decoder takes prompts as the package asks, and what is to be said where it can't."""
     if asked is None:
         return plan, ()
-    why = undivided(plan.decoder, plan.groups) or ("" if _takes_prompts(plan) else "prompts go to another graph")
+    why = undivided(plan.decoder, plan.groups) or ("" if takes_prompts(plan) else "prompts go to another graph")
     if plan.decoder is not None and not why:
         note = (
             f"prompt_chunks: prompts of one row above {asked.size} tokens go in by runs of {asked.size}: {asked.path}"
@@ -51,7 +51,7 @@ def undivided(facts: DecodeFacts | None, groups: Iterable[StateGroup]) -> str:
     return next((why for holds, why in reasons if holds), "")
 
 
-def _takes_prompts(plan: Plan) -> bool:
+def takes_prompts(plan: Plan) -> bool:
     """Whether a loop starts from the request's tokens; else an encoder has these."""
     prompts = {each.name for each in plan.inputs if each.role == "prompt_tokens"}
     return any(carry.initial in prompts for op in walk(plan.body) if isinstance(op, Loop) for carry in op.carried)

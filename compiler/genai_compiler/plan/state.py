@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from genai_compiler.plan.dtypes import SIZE
@@ -48,6 +49,13 @@ class StateGroup:
     def bytes_per_token(self) -> int:
         """Bytes one more token of one row costs, over all slots."""
         return sum(_per_token(each) for each in self.slots)
+
+    @property
+    def bytes_per_row(self) -> int | None:
+        """Bytes of one row where every slot keeps its size, None where any grows."""
+        if any({GROWTH, PAGES} & {*each.dims} for each in self.slots):
+            return None
+        return sum(SIZE[each.dtype] * prod(dim for dim in each.dims if dim > 0) for each in self.slots)
 
 
 @dataclass(frozen=True)
