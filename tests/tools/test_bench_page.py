@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.data import ROOT
 from tools.bench.parts import PARTS, keep, kept
 from tools.bench.plots import all_plots, write_plots
 from tools.bench.ratios import Interval
@@ -264,3 +265,17 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         line_plot("empty", Axis("x", "y"), [])
     with pytest.raises(ValueError, match="can't be drawn"):
         scale([0, 1], 0, 1, log=True)
+
+
+# ---- the page that there is ------------------------------------------------------------------------------------------
+
+
+def test_every_target_that_is_not_met_has_a_row_on_the_page_that_explains_it() -> None:
+    """Which fixture is the worst, in brackets at the end, may change from run to run."""
+    page, why = ((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("performance", "where-time-goes"))
+    rows = [[each.strip() for each in line.strip("|").split(" | ")] for line in page.splitlines() if " | " in line]
+    found = [row for row in rows if len(row) == 6 and row[1].startswith((">=", "<="))]
+    assert len(found) > 40
+    explained = [line.split(" | ")[0] for line in why.splitlines() if line.startswith("| ")]
+    missed = [row[0].partition(", worst fixture (")[0] for row in found if row[4] != "met"]
+    assert [name for name in missed if not any(name in each for each in explained)] == []
