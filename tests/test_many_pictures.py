@@ -10,7 +10,7 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
-from genai_compiler import CompileError, compile_package
+from genai_compiler import compile_package
 from genai_runtime.adapters.image.one_by_one import one_picture
 from genai_runtime.pictures import png_bytes
 
@@ -99,19 +99,16 @@ def answers(folder: Path, files: Sequence[bytes], prompt: list[int]) -> tuple[li
         return made, [each.name for each in model.timings.spans].count("media_model")
 
 
-def declared(folder: Path, vision: Sketch) -> Path:
+def natural(folder: Path, vision: Sketch) -> Path:
     """A package whose vision graph is this one, with pictures of their own sizes."""
     hub_folder(folder, True, vision)
     processor_file(folder, *NATURAL).rename(folder / "preprocessor_config.json")
-    with pytest.raises(CompileError) as refused:
-        compile_package(folder, out=folder.with_name("refused"))
-    (folder / "genai_config.json").write_text(refused.value.problems[0].help.partition(": ")[2])
     return folder
 
 
 @pytest.mark.parametrize(("sizes", "runs"), RUNS.values(), ids=RUNS)
 def test_neighbours_of_one_size_are_one_run(sizes: list[tuple[int, int]], runs: int, tmp_path: Path) -> None:
-    folder = declared(tmp_path / "p", look(edges="any"))
+    folder = natural(tmp_path / "p", look(edges="any"))
     files, tensors = zip(*(shown(size, at) for at, size in enumerate(sizes)), strict=True)
     prompt = [1, 9]
     for height, width in sizes:
@@ -126,7 +123,7 @@ def test_neighbours_of_one_size_are_one_run(sizes: list[tuple[int, int]], runs: 
     "vision", [look(1, "any"), look(edges="any", flat=True)], ids=["one picture a run", "an axis of its own"]
 )
 def test_a_graph_that_does_not_keep_pictures_apart_takes_one_a_run(vision: Sketch, tmp_path: Path) -> None:
-    folder = declared(tmp_path / "p", vision)
+    folder = natural(tmp_path / "p", vision)
     files, tensors = zip(*(shown(LARGE, at) for at in range(3)), strict=True)
     prompt = [1, *[SEEN] * 6, 9, *[SEEN] * 12]
     assert answers(folder, files, prompt) == (by_hand(folder, prompt, seen(folder, list(tensors)), NEW, True), 3)
@@ -182,7 +179,7 @@ def test_a_graph_that_was_traced_with_one_picture_takes_one_a_run(how: str, tmp_
     cut = sketch.op.Conv(pixels, sketch.weight("cut", weights(81, HIDDEN, 3, PATCH, PATCH)), strides=[PATCH, PATCH])
     rows = sketch.op.Tanh(sketch.op.Transpose(FOR_ONE[how](sketch, cut), perm=[0, 2, 1]))
     sketch.output(sketch.op.Identity(rows), "image_features", "float32", "batch", "cells", HIDDEN)
-    folder = declared(tmp_path / "p", sketch)
+    folder = natural(tmp_path / "p", sketch)
     files, tensors = zip(*(shown(LARGE, at) for at in range(2)), strict=True)
     prompt = [1, *[SEEN] * 6, 9, *[SEEN] * 6]
     assert answers(folder, files, prompt) == (by_hand(folder, prompt, seen(folder, list(tensors)), NEW, True), 2)

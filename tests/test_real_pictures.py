@@ -354,8 +354,9 @@ def test_a_package_that_takes_no_pictures_names_the_switch(
     compiled: Compiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compile_package(PACKAGES / "mobius-llama-og", out=tmp_path / "out")
+    (tmp_path / "file").write_bytes(b"")
     for switch in ("--image", "--audio"):
-        assert main([str(tmp_path / "out"), "--tokens", "1,40", switch, str(tmp_path / "none")]) == 2
+        assert main([str(tmp_path / "out"), "--tokens", "1,40", switch, str(tmp_path / "file")]) == 2
         assert f"{switch}: the package has no input" in capsys.readouterr().err
 
 

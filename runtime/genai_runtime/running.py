@@ -106,10 +106,9 @@ def _events(running: Running, run: Run, rows: list[Row], base: int) -> Iterator[
             running.result = done.value
             return
         except GenaiError as failure:
-            told = in_own_terms(failure, running.origins)
-            if told is failure:
+            if in_own_terms(failure, running.origins) is failure:
                 raise
-            raise told from failure
+            raise in_own_terms(failure, running.origins) from failure  # in no variable: it would keep this frame alive
         if audience.cancelled:
             return
         if event.output != wanted:

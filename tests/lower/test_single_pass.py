@@ -190,9 +190,16 @@ def test_the_command_needs_no_name_of_an_only_profile(
     ],
 )  # fmt: skip
 def test_what_an_encoder_is_asked_for_in_vain_is_said(
-    name: str, given: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    given: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compile_package(PACKAGES / name, out=tmp_path / "out")
+    (tmp_path / "a.png").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
     assert main([str(tmp_path / "out"), *given]) == 2
     assert words in capsys.readouterr().err
 

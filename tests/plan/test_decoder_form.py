@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from genai_compiler import CompileError, compile_package
-from genai_runtime import ExecutionError, RequestError
+from genai_runtime import RequestError
 
 from tests.conftest import FIXTURES
 from tests.reference.interpreter import interpret
@@ -132,9 +132,10 @@ def test_two_emits_into_two_outputs_are_of_the_form(tmp_path: Path) -> None:
 def test_a_prompt_over_the_declared_capacity_is_refused_as_the_document_says(tmp_path: Path) -> None:
     package = edited(tmp_path, lambda w: w["inputs"]["package.sequence_capacity"].update(default=3))
     compile_package(package, out=tmp_path / "out.compiled")
-    with genai_runtime.load(tmp_path / "out.compiled") as model, pytest.raises(ExecutionError) as refused:
+    with genai_runtime.load(tmp_path / "out.compiled") as model, pytest.raises(RequestError) as refused:
         model.run({"request.input_ids": PROMPT})
-    assert refused.value.code == "recurrence"
+    assert refused.value.code == "context-exceeded"
+    assert "the prompt has 4 tokens; the context holds 3" in refused.value.what
 
 
 def test_values_that_the_runtime_forms_can_not_be_given(model: Callable[[str], genai_runtime.Model]) -> None:

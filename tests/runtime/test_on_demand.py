@@ -115,9 +115,10 @@ def test_a_package_that_has_changed_meanwhile_is_told(tmp_path: Path, change: st
 
 
 def test_the_command_opens_them_beside_the_others_where_a_file_is_given(
-    compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+    compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[bool]()
+    asked, file = list[bool](), tmp_path / "a.png"
+    file.write_bytes(b"")
 
     def noted(*given: Any) -> Any:
         asked.append(given[-1])
@@ -125,7 +126,7 @@ def test_the_command_opens_them_beside_the_others_where_a_file_is_given(
 
     monkeypatch.setattr("genai_runtime.opening.load", noted)
     folder = str(compiled(CASE)[0])
-    for more in ([], ["--image", "a.png"], ["--audio", "a.wav"]):
+    for more in ([], ["--image", str(file)], ["--audio", str(file)]):
         main([folder, "--prompt", "x", *more])
     assert asked == [False, True, True]
 
