@@ -22,7 +22,8 @@ from genai_compiler.plan.text import plan_text
 from tests.conftest import FIXTURES
 from tests.data import DATA, ROOT, needs_data
 from tests.lower.test_config_models import plain_loop, rows_of
-from tests.real_packages import GREEDY
+from tests.real_packages import GREEDY, PACKAGES, cases, reliable
+from tests.test_real_stages import encoder_inputs
 from tests.test_stages_beside import MEDIA, decoded, embedded
 from tools.fixtures.stages import write_config
 
@@ -46,6 +47,10 @@ CLASSES = {
         "lower/test_one_token_rows.py::test_rows_of_different_length_in_one_run_by_their_mask",
         "lower/test_one_token_rows.py::test_rows_end_at_the_end_token_each_for_itself",
         "lower/test_row_forms.py::test_in_configurations_the_end_stands_behind_the_source",
+    ),
+    "encoder of sound and decoder": (
+        "lower/test_config_models.py::test_an_encoder_of_sound_takes_features_and_the_decoder_the_prompt",
+        "test_v1_classes.py::test_a_speech_model_of_an_exporter_gives_the_expected_tokens",
     ),
     "vision, embedding and decoder": (
         "test_v1_classes.py::test_an_embedding_runs_with_every_token_and_a_vision_model_with_the_prompt",
@@ -165,3 +170,36 @@ def test_an_embedding_runs_with_every_token_and_a_vision_model_with_the_prompt(p
         assert model.timings is not None
         names = [each.name for each in model.timings.spans]
         assert (names.count("vision"), names.count("embedding"), names.count("decoder")) == (pictures, NEW, NEW)
+
+
+SPOKEN: dict[str, Any] = {
+    "type": "whisper",
+    "context_length": 64,
+    "eos_token_id": 2,
+    "encoder": {"filename": "encoder/model.onnx", "inputs": {"audio_features": "input_features"}},
+    "decoder": {
+        "filename": "decoder/model.onnx",
+        "inputs": {
+            "input_ids": "decoder_input_ids",
+            "past_key_names": "past_key_values.%d.key",
+            "past_value_names": "past_key_values.%d.value",
+        },
+        "outputs": {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
+    },
+}
+
+
+@needs_data
+def test_a_speech_model_of_an_exporter_gives_the_expected_tokens(tmp_path: Path) -> None:
+    """Its graphs were written for another dialect; here a configuration of version 1 says what they are."""
+    name = "mobius-whisper-meta"
+    package = Path(shutil.copytree(PACKAGES / name, tmp_path / "p"))
+    (package / "inference_metadata.yaml").unlink()
+    (package / "genai_config.json").write_text(json.dumps({"model": SPOKEN}))
+    compile_package(package, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        assert cases(name)
+        for case in cases(name):
+            wanted = reliable(name, case)
+            inputs = {**encoder_inputs(case), "request.max_iterations": [len(wanted)]}
+            assert rows_of(model.run(inputs, stop_on_eos=False)) == wanted
