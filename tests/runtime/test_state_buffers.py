@@ -1,7 +1,13 @@
-"""Where a request's shared buffers lie: in one block where most of it is going to be used, else apart."""
+"""Where a request's shared buffers lie: in one block where most is going to be used, else apart; what a step makes."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import genai_runtime
 import numpy as np
 import pytest
+from genai_runtime import binding
 from genai_runtime.state import GROWTH, ROWS, Slot, grow, shared_state
 from genai_runtime.values import Array
 
@@ -41,3 +47,36 @@ def test_larger_buffers_have_what_was_written() -> None:
     for old, new in zip(made, grow(SLOTS[:2], made, 3, 8), strict=True):
         assert (new[:, :, :3] == old[:, :, :3]).all()
         assert not new[:, :, 3:].any()
+
+
+@pytest.mark.parametrize(
+    ("case", "made"),
+    [("tiny-gqa-v1", 0), ("tiny-stages-v1", 0), ("tiny-encoder-decoder-v1", 0), ("tiny-concat-v1", 1),
+     ("tiny-shifted-v1", 4)],
+)  # fmt: skip
+def test_tensors_that_a_step_makes(
+    case: str, made: int, compiled: Callable[[str], tuple[Path, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None for state in place and for an encoder's caches; where operators append, the mask that is longer, and the
+    run's own results; where columns move, a view of each of the four caches.
+    """
+    count = 0
+
+    def counted(make: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*values: Any) -> Any:
+            nonlocal count
+            count += 1
+            return make(*values)
+
+        return counting
+
+    for name in ("over", "allocate", "allocate_like"):
+        monkeypatch.setattr(binding, name, counted(getattr(binding, name)))
+    counts = []
+    with genai_runtime.load(compiled(case)[0], threads=1) as model:
+        for steps in (8, 18):
+            count = 0
+            made_now = model.generate([1, 10, 20], max_new_tokens=steps, stop_on_eos=False, temperature=0)
+            assert len(made_now.tokens) == steps
+            counts.append(count)
+    assert counts[1] - counts[0] == 10 * made
