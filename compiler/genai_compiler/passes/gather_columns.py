@@ -9,7 +9,7 @@ After:   component decoder = model.onnx, edited
 Packages that tie the embedding of tokens to the projection to logits have one matrix for both. The projection reads it
 as it is; of the transposition ONNX Runtime makes a constant when the session is opened. Columns are the same numbers,
 so that results are the same to the last bit; what they cost are reads that lie apart, some microseconds a token, and
-so only a large weight is worth it (docs/decisions/0041).
+so only a large weight is worth it (docs/decisions/0040).
 """
 
 from collections.abc import Iterator
