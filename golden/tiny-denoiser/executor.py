@@ -47,13 +47,14 @@ INPUTS = (
     Input("request.seed", "int64", ("batch",), row_axis=0, role="seed", required=False, default=0),
     Input("request.height", "int64", (1,), role="height", required=False, default=0),
     Input("request.width", "int64", (1,), role="width", required=False, default=0),
-    Input("request.input_ids", "int64", ("batch", "text_encoder.tokens"), row_axis=0, role="prompt_tokens"),
+    Input("request.input_ids", "int64", ("batch", "text_encoder.tokens"), row_axis=0, role="prompt_tokens", entries=64),
     Input(
         "request.negative_input_ids",
         "int64",
         ("batch", "text_encoder.tokens.negative"),
         row_axis=0,
         role="negative_prompt_tokens",
+        entries=64,
     ),
     Input("package.true", "bool", (1,), source="literal", required=False, default=True),
     Input(

@@ -38,6 +38,7 @@ INPUTS = (
         role="prompt_tokens",
         source="application",
         application="input_ids",
+        entries=64,
     ),
 )
 OUTPUTS = (Output("sentence", "float32", ("batch", 16), row_axis=0),)

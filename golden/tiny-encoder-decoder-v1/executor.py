@@ -36,6 +36,7 @@ INPUTS = (
         application="decoder_input_ids",
         required=False,
         default=1,
+        entries=64,
     ),
     Input("request.max_iterations", "int64", (1,), role="max_iterations", required=False, default=32),
     Input("request.temperature", "float32", (), role="sampling_temperature", required=False, default=1.0),
@@ -43,7 +44,7 @@ INPUTS = (
     Input("request.top_p", "float32", (), role="sampling_top_p", required=False, default=1.0),
     Input("package.eos_token_ids", "int64", ("eos_count",), role="eos_token_ids", source="literal", default=(2,)),
     Input("package.sequence_capacity", "int64", (1,), source="literal", default=32),
-    Input("request.input_ids", "int64", ("batch", "encoder.source"), row_axis=0, role="prompt_tokens"),
+    Input("request.input_ids", "int64", ("batch", "encoder.source"), row_axis=0, role="prompt_tokens", entries=64),
 )
 OUTPUTS = (Output("tokens", "int32", ("batch", None), rowwise=True, row_axis=0),)
 DECODER = DecoderSpec(

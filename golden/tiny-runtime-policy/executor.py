@@ -27,7 +27,7 @@ from genai_runtime.abi import (
 ABI_VERSION = 4
 
 INPUTS = (
-    Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens"),
+    Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens", entries=64),
     Input("request.max_iterations", "int64", (1,), role="max_iterations", required=False, default=64),
     Input(
         "package.eos_token_ids",

@@ -28,7 +28,7 @@ from genai_runtime.abi import (
 ABI_VERSION = 4
 
 INPUTS = (
-    Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens"),
+    Input("request.input_ids", "int64", ("batch", None), row_axis=0, role="prompt_tokens", entries=64),
     Input("request.max_iterations", "int64", (1,), role="max_iterations", required=False, default=64),
     Input("request.temperature", "float32", (), role="sampling_temperature", required=False, default=1.0),
     Input("request.top_k", "int64", (), role="sampling_top_k", required=False, default=50),

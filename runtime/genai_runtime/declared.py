@@ -23,7 +23,8 @@ def prompt_tensor(data: Data, prompts: Sequence[Sequence[int]]) -> dict[str, Arr
     if spec is None:
         raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help="use run(inputs)")
     width = max(len(each) for each in prompts)
-    ids = np.full((len(prompts), width), data["generation"]["pad_id"] or 0, dtype=NUMPY[spec["dtype"]])
+    pad, end = data["generation"]["pad_id"] or 0, spec.get("entries") or 1 << 31
+    ids = np.full((len(prompts), width), pad if 0 <= pad < end else 0, dtype=NUMPY[spec["dtype"]])
     for row, each in enumerate(prompts):
         ids[row, : len(each)] = each
     return {spec["name"]: ids if spec["rank"] == 2 else ids[0]}

@@ -11,6 +11,7 @@ from genai_runtime.problem import RequestError
 from genai_runtime.request import Request
 from genai_runtime.row_selection import ROLE as ROW_SELECTION
 from genai_runtime.row_selection import identity, select_rows
+from genai_runtime.token_entries import hold_entries
 from genai_runtime.values import NUMPY, Array, Value, encode, to_bfloat16, to_value
 
 Dim = int | str | None
@@ -23,7 +24,7 @@ class Input:
 
     limits: (axis, least, most) of extents that the package's graphs bound by tables of their own; patches: (pixels of
     an edge, how many a picture [pictures, channels, height, width] has), likewise. needs: groups of inputs; where this
-    one is given, one of each has to be given too.
+    one is given, one of each has to be given too. entries: how many token ids there are, 0 for inputs of others.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Input:
     needs: tuple[tuple[str, ...], ...] = ()
     limits: tuple[tuple[int, int, int], ...] = ()
     patches: tuple[int, int] | None = None
+    entries: int = 0
 
 
 _PROMPTS = {"prompt_tokens": "prompt", "negative_prompt_tokens": "negative prompt"}
@@ -220,6 +222,8 @@ def _checked(spec: Input, array: Array, symbols: dict[str, int]) -> Array:
     for axis, least, most in spec.limits:
         if not least <= array.shape[axis] <= most:
             raise _beyond(spec, axis, array.shape[axis], least, most)
+    if spec.entries:
+        hold_entries(array, spec.entries, spec.application or spec.name)
     if spec.patches is not None:
         _hold_patches(spec, array.shape[-2:], *spec.patches)
     return array

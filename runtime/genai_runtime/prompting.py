@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from genai_runtime.declared import input_of
 from genai_runtime.given import prompts_of, token_ids
 from genai_runtime.media_inputs import MediaInputs
 from genai_runtime.problem import LoadError, RequestError
+from genai_runtime.token_entries import hold_ids
 from genai_runtime.tokenizer import Tokenizer
 from genai_runtime.values import Array
 
@@ -22,6 +24,8 @@ class Prompting:
     def __init__(self, data: Mapping[str, Any], media: MediaInputs, tokenizer: Callable[[], Tokenizer]) -> None:
         self._generation: Mapping[str, Any] = data["generation"]
         self._media, self._tokenizer = media, tokenizer
+        size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
+        self._entries = int((input_of(data, "prompt_tokens") or {}).get("entries", size))
 
     def prompts(
         self, prompt: Prompt | None, batch: Sequence[Prompt] | None, specials: bool, media: Mapping[str, Array]
@@ -36,11 +40,8 @@ class Prompting:
         prompts = [self._row(given, row, specials, media) for row in range(len(given))]
         if not prompts or any(not each for each in prompts):
             raise RequestError("empty-prompt", "a prompt has no tokens", help=_NO_TOKENS)
-        size = int(self._generation["vocab_size"] or 0) if self._generation["prompt_decoded"] else 0
-        end, least = size or 1 << 31, -(1 << 31) if self._media.numbered else 0
-        wrong = sorted({i for each in prompts for i in each if not least <= i < end})
-        if wrong:
-            raise RequestError("bad-token", f"no such token ids: {wrong[:8]}; ids end at {end - 1}")
+        for each in prompts:
+            hold_ids(each, self._entries or 1 << 31, -(1 << 31) if self._media.numbered else 0)
         return prompts
 
     def _row(self, given: Sequence[Any], row: int, specials: bool, media: Mapping[str, Array]) -> list[int]:

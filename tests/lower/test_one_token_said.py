@@ -1,5 +1,6 @@
 """What is said of a decoder that takes one token of each row a run: its start, its ends, ports of another form."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,54 @@ def test_an_encoder_that_takes_more_than_a_mask_is_refused(tmp_path: Path) -> No
     (problem,) = refused(tmp_path / "p", tmp_path / "out")
     assert problem.code == "wrong-port"
     assert "'token_type_ids'" in problem.what
+
+
+def in_two(folder: Path) -> Path:
+    """The decoder as two graphs: what makes the logits stands apart."""
+    onnx = pytest.importorskip("onnx")
+    shutil.copytree(PACKAGE, folder)
+    model = onnx.load(folder / "decoder.onnx")
+    hidden = next(each.input[0] for each in model.graph.node if "logits" in each.output)
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info(hidden, 1, ["batch", HIDDEN]))
+    names = [each.name for each in model.graph.input]
+    cut = onnx.utils.Extractor(model)
+    onnx.save(cut.extract_model(names, [hidden, "rnn_states"]), folder / "layers.onnx")
+    onnx.save(cut.extract_model([hidden], ["logits"]), folder / "lm_head.onnx")
+    return folder
+
+
+def test_one_that_is_cut_is_refused_with_the_reason(tmp_path: Path) -> None:
+    folder = in_two(tmp_path / "p")
+    layers = {"run": "layers", "when": "always", "cross_attention_from": "encoder"}
+    document = {
+        "version": 2,
+        "pipeline": {
+            "sessions": {each: {"file": f"{each}.onnx"} for each in ("encoder", "layers", "lm_head")},
+            "flow": [{"run": "encoder", "when": "once"}, layers, {"run": "lm_head", "when": "always"}],
+        },
+        "tokens": {"eos": [EOS], "bos": 1, "decoder_start": 1},
+        "generation": {"max_length": 32},
+    }
+    (folder / "genai_config.json").write_text(json.dumps(document))
+    (problem,) = refused(folder, tmp_path / "out")
+    assert problem.code == "unsupported-package-class"
+    assert "one token of each row a run; such a decoder is compiled as one graph" in problem.what
+
+
+def test_who_names_the_first_token_is_told(tmp_path: Path) -> None:
+    """Version 2 has no token of its own for it where `bos` is not stated either: the caller's."""
+    folder = shutil.copytree(PACKAGE, tmp_path / "p")
+    for tokens, said in (({"bos": 5}, "5"), ({}, "what the caller gives"), ({"bos": 5, "decoder_start": 7}, "7")):
+        sessions = {each: {"file": f"{each}.onnx"} for each in ("encoder", "decoder")}
+        document = {
+            "version": 2,
+            "pipeline": {"extends": "encoder-decoder", "sessions": sessions},
+            "tokens": {"eos": EOS, **tokens},
+            "generation": {"max_length": 32},
+        }
+        (folder / "genai_config.json").write_text(json.dumps(document))
+        notes = compile_package(folder, out=tmp_path / f"{said}.out").notes
+        assert f"each source gets the end token {EOS} behind it; the output starts with {said}" in notes
 
 
 def test_converted_it_says_the_same(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from genai_compiler.memory import MemoryAsk
 from genai_runtime import RequestError
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from tests.lower.pipelines import Document, pipeline
+from tests.lower.pipelines import Document, pipeline, problems
 from tests.lower.test_pipeline_cut import document, refused, written
 from tests.real_packages import GREEDY
 from tests.staged_packages import Graphs, converts, three, two_phases
@@ -263,18 +263,44 @@ def test_the_prompt_is_not_kept(tmp_path: Path) -> None:
     assert "what the loop forms as 'input_ids' is not kept" in said["unsupported-package-class", "pipeline.flow[2]"]
 
 
-def test_nothing_behind_the_loop_feeds_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["judge decoder lens", "decoder judge lens", "lens judge decoder"])
+def test_nothing_behind_the_loop_feeds_it(order: str, tmp_path: Path) -> None:
+    """Whatever the flow lists first: a session runs behind the loop because it says so."""
     made = graphs()
     stated = flow(made, {"lens": "final"}, dataflow=[{"from": "judge.score", "to": "decoder.bias"}])
     decoder = ModelProto.FromString(made["decoder"].SerializeToString())
     decoder.graph.input.append(helper.make_tensor_value_info("bias", TensorProto.FLOAT, ["rows", HIDDEN]))
     stated["pipeline"]["flow"] = [
-        {"run": "judge", "when": "final"},
-        {"run": "decoder"},
-        {"run": "lens", "when": "final"},
+        {"run": each, **({} if each == "decoder" else {"when": "final"})} for each in order.split()
     ]
-    said = refused(written(tmp_path / "p", made | {"decoder": decoder}, stated))
-    assert "is made behind the loop, and 'decoder' takes it before" in said["bad-value", "pipeline.dataflow[0].from"]
+    (said,) = problems(written(tmp_path / "p", made | {"decoder": decoder}, stated))
+    assert (said.code, said.path) == ("bad-value", "pipeline.dataflow[0].from")
+    assert "'judge.score' is made behind the loop, and 'decoder' takes it before" in said.what
+
+
+def test_one_listed_first_runs_last_all_the_same(tmp_path: Path) -> None:
+    made = graphs()
+    wires = [{"from": f"{source}", "to": f"judge.{source.partition('.')[2]}"} for source in (
+        "decoder.hidden_states", "lens.weight")]  # fmt: skip
+    stated = flow(made, dataflow=wires)
+    stated["pipeline"]["flow"].insert(0, stated["pipeline"]["flow"].pop())
+    compile_package(written(tmp_path / "p", made, stated), out=tmp_path / "out")
+    ratings = np.arange(HIDDEN, dtype=np.float32)[None]
+    tokens, score = by_hand(made, 4, ratings)
+    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+        asked: dict[str, Any] = {"request.input_ids": [PROMPT], "ratings": ratings, "request.temperature": 0.0}
+        result = model.run({**asked, "request.max_iterations": [4]}, stop_on_eos=False)
+    assert result["tokens"].reshape(-1).tolist() == tokens
+    np.testing.assert_allclose(result["score"], score, rtol=1e-5, atol=1e-6)
+
+
+def test_of_two_behind_the_loop_the_one_that_gives_runs_first(tmp_path: Path) -> None:
+    made = graphs()
+    stated = flow(made, {"lens": "final"}, dataflow=[{"from": "lens.weight", "to": "judge.weight"}])
+    stated["pipeline"]["flow"] = [{"run": "decoder"}, *({"run": e, "when": "final"} for e in ("judge", "lens"))]
+    (said,) = problems(written(tmp_path / "p", made, stated))
+    assert (said.code, said.path) == ("bad-value", "pipeline.flow")
+    assert said.what == 'Flow runs session "judge" before "lens", whose output "weight" it takes'
 
 
 def test_a_session_behind_no_loop_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from genai_compiler.plan.on_demand import on_demand
 from genai_compiler.plan.placement import Placement
 from genai_compiler.plan.processor_files import PROCESSORS
 from genai_compiler.plan.shared_rows import share_padded, share_runs
+from genai_compiler.plan.token_entries import END_SOURCE
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.document import AdapterImplementation, ApplicationSource, GenerationDefaults
@@ -30,7 +31,6 @@ from genai_compiler.read.ort_options import ATTRIBUTES
 from genai_compiler.read.package import Package
 from genai_compiler.read.sound_processor import FILE as SOUND_PROCESSOR
 
-_END_SOURCE = "genai-compile.end-source@1"
 FORMAT = 3
 """Raised with every key that a manifest must have or loses (genai_runtime.manifest reads one format only)."""
 SMALL_FILE = 4 << 20
@@ -174,7 +174,7 @@ def _generation(plan: Plan, package: Package) -> dict[str, Any]:
 def _source_end(plan: Plan) -> dict[str, int]:
     """The end id that a step of the document puts behind each source, where one does."""
     ends = [
-        dict(each.adapter.parameters) for each in plan.components if each.adapter and each.adapter.abi == _END_SOURCE
+        dict(each.adapter.parameters) for each in plan.components if each.adapter and each.adapter.abi == END_SOURCE
     ]
     return {"source_end": int(ends[0]["end"])} if ends else {}
 
@@ -258,6 +258,7 @@ def _input(name: str, plan: Plan) -> dict[str, Any]:
         "default": list(each.default) if isinstance(each.default, tuple) else each.default,
         **({"limits": [list(limit) for limit in each.limits]} if each.limits else {}),
         **({"patches": list(each.patches)} if each.patches is not None else {}),
+        **({"entries": each.entries} if each.entries else {}),
     }
 
 

@@ -35,6 +35,7 @@ def _input(each: Input, needed: Needs) -> str:
     args += [f"needs={literal(needed)}"] if needed else []
     args += [f"limits={literal(each.limits)}"] if each.limits else []
     args += [f"patches={literal(each.patches)}"] if each.patches is not None else []
+    args += [f"entries={each.entries}"] if each.entries else []
     return f"Input({', '.join(args)})"
 
 

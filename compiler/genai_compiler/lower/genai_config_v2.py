@@ -127,7 +127,7 @@ def _joined(form: PipelineForm, config: GenaiConfig, resolving: Resolving) -> _J
     if decoder is None or errors(resolving.problems):
         raise CompileError(_defaults(form, config, UNKNOWN_LENGTH, None)[1])
     _check_sources(form, graphs, resolving)
-    finals = find_finals(before, graphs, edges, behind, resolving)
+    finals = find_finals(before, graphs, edges, behind)
     names = {each.session for each in behind}
     edges = tuple(each for each in edges if not {each.source, each.target} & names)
     return _Joined(before, graphs, edges, decoder, finals, options)

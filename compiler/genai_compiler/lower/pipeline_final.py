@@ -19,11 +19,10 @@ from genai_compiler.lower.pipeline_edges import SessionGraphs
 from genai_compiler.lower.single_pass import common_rows
 from genai_compiler.lower.stages import Stage, StageInput, invoke_stage
 from genai_compiler.problem import CompileError, Problem
-from genai_compiler.read.pipeline_form import FlowStep, PipelineForm, Resolving
+from genai_compiler.read.pipeline_form import FINAL, FlowStep, PipelineForm, Resolving
 from genai_compiler.read.places import format_path
 from genai_compiler.read.signature import Port
 
-FINAL = "final"
 _DECODER = "decoder"
 """The decoder's component, where it is one session."""
 _FORMED = ("input_ids", "attention_mask", "position_ids")
@@ -59,17 +58,9 @@ def find_finals(
     graphs: SessionGraphs,
     edges: tuple[Edge, ...],
     steps: tuple[FlowStep, ...],
-    resolving: Resolving,
 ) -> Finals:
-    """What feeds the sessions behind the loop: wires, else equal names. form: the pipeline without them.
-
-    Reports wires from behind the loop into it.
-    """
+    """What feeds the sessions behind the loop: wires, else equal names. form: the pipeline without them."""
     names = [each.session for each in steps]
-    for wire in form.wires:
-        if wire.source in names and wire.target not in names:
-            what = f"'{wire.source}.{wire.output}' is made behind the loop, and {wire.target!r} takes it before"
-            resolving.report("bad-value", wire.end(wire.from_key), what, 'give both sessions "when": "final"')
     found = [each for each in edges if each.target in names]
     for at, target in enumerate(names):
         fed = {each.input.name for each in found if each.target == target}

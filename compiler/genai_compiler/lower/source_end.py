@@ -58,7 +58,8 @@ def told_end(facts: DecoderFacts, eos: tuple[int, ...]) -> tuple[str, ...]:
     """A note on what is put behind the source, and what starts the output, where that is so."""
     if not facts.flat or facts.prompt == PROMPT or not eos:
         return ()
-    return (f"each source gets the end token {eos[0]} behind it; the output starts with {facts.start}",)
+    start = facts.start if facts.start is not None else "what the caller gives"
+    return (f"each source gets the end token {eos[0]} behind it; the output starts with {start}",)
 
 
 def _masks(port: Port, name: str) -> bool:

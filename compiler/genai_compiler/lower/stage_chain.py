@@ -27,8 +27,8 @@ from genai_compiler.read.signature import Port, Signature, load_graph, signature
 _KINDS = ("key", "value", "conv", "recurrent")
 _STATE_IN = ("past_names", *(f"past_{kind}_names" for kind in _KINDS))
 _STATE_OUT = ("present_names", *(f"present_{kind}_names" for kind in _KINDS))
-_LENGTHS = tuple(f"{kind}_sequence_length" for kind in ("past", "current", "total"))
-_FORMED = ("input_ids", "attention_mask", "position_ids", *_LENGTHS)
+_LENGTHS = (*(f"{kind}_sequence_length" for kind in ("past", "current", "total")), "past_key_values_length")
+_FORMED = ("input_ids", "attention_mask", "position_ids", "rnn_states_prev", *_LENGTHS)
 _FROM = {
     "embedding": ("inputs_embeds", "per_layer_inputs"),
     "encoder": ("encoder_hidden_states", "encoder_attention_mask", "cross_past_key_names", "cross_past_value_names"),
@@ -203,7 +203,7 @@ def is_formed(config: GenaiConfig, name: str) -> bool:
 
 def is_result(config: GenaiConfig, name: str) -> bool:
     """Whether an output of that name leaves the stages: logits, and state."""
-    return _matches(config.decoder.outputs.names, ("logits", *_STATE_OUT), name)
+    return _matches(config.decoder.outputs.names, ("logits", "rnn_states", *_STATE_OUT), name)
 
 
 def _matches(names: Mapping[str, str], keys: Iterable[str], name: str) -> bool:

@@ -45,6 +45,12 @@ def phase_faults(
     config: GenaiConfig, staged: StagedDecoder, facts: DecoderFacts, around: Surroundings
 ) -> list[Problem]:
     """What the two phases differ in and must not: inputs, state, lengths. around: what feeds the decoder."""
+    if facts.flat:
+        port = facts.token_ids
+        what = f"the stages take {port.name!r} as {spell_port(port)}, one token of each row a run; such a decoder is "
+        what += "compiled as one graph, with prompts that go in whole"
+        help = "export the decoder as one graph, or with token ids [batch, sequence]"
+        return [Problem("unsupported-package-class", *named(config, _PIPELINE), what, help)]
     first = staged.prompt or staged.step
     faults = [*window_faults(config, facts, first.signature), *_streams(config, facts, first.signature, staged.step)]
     if staged.prompt is None:

@@ -22,6 +22,7 @@ from genai_compiler.plan.replacements import with_replacements
 from genai_compiler.plan.report import WORKFLOW, Report
 from genai_compiler.plan.scope import Scope, Values
 from genai_compiler.plan.session_reads import session_inputs
+from genai_compiler.plan.token_entries import with_entries
 from genai_compiler.plan.types import graph_type, type_of
 from genai_compiler.plan.uses import all_reads
 from genai_compiler.problem import Problem
@@ -64,14 +65,12 @@ def build(package: Package) -> tuple[Plan, tuple[Problem, ...]]:
     adapted = adaptation(package, scope)
     steps = StepBuilder(package, report, {each.name: each for each in components}, outputs, adapted)
     body = (*adapted.ops, *steps.ops(workflow.steps, (*WORKFLOW, "steps"), scope), *steps.unchanged_cells(scope))
+    unread = _unread(steps.superseded | draft_seeds(package), body)
+    taken = [each for each in inputs if each.name not in unread]
     plan = Plan(
         name=package.title or package.root.name,
         dialect=package.dialect,
-        inputs=limited(
-            (each for each in inputs if each.name not in _unread(steps.superseded | draft_seeds(package), body)),
-            body,
-            package,
-        ),
+        inputs=with_entries(limited(taken, body, package), body, components, package, steps.decoder),
         outputs=outputs,
         components=components,
         cells=cells,

@@ -82,6 +82,7 @@ class _Drafts:
         self._target_fits()
         self._rolls_back()
         tokens, fused = self._takes()
+        self._knows_all(tokens, fused)
         context, seed = self._context()
         drafts, logits = self._gives()
         made = DraftSpec(
@@ -168,6 +169,17 @@ class _Drafts:
             raise Unfit(f"nothing says which table embeds the tokens that '{port.name}' takes")
         self._of_three_axes(port.name)
         return tokens, (port.name, port.dtype)
+
+    def _knows_all(self, tokens: Typed | None, fused: Typed | None) -> None:
+        """Every token of the target can be fed: the proposer's own tables of tokens, and the one named, have it."""
+        known = dict(self.proposer.signature.entries)
+        rows = [known[tokens[0]]] if tokens is not None and tokens[0] in known else []
+        name = self.chain.token_embedding.table if fused and self.chain and self.chain.token_embedding else ""
+        rows += [int(each.dims[0]) for each in self.target.model.graph.initializer if each.name == name and each.dims]
+        least = min(rows, default=0)
+        if rows and least < self.decoder.vocab_size:
+            what = f"it embeds the ids 0 to {least - 1}, and the target's tokens end at {self.decoder.vocab_size - 1}"
+            raise Unfit(what)
 
     def _context(self) -> tuple[Typed | None, str]:
         """The port that takes the target's hidden context as it is, and the target's output that is that context."""

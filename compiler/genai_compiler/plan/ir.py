@@ -93,7 +93,8 @@ class Input:
     """A workflow input. `source` is request, application or literal; `role` the runtime role ("" when opaque).
 
     held: the session cell whose stored value takes its place for steps ("" for none). limits: (axis, least, most) of
-    extents that a graph's own tables bound; patches: (pixels of an edge, how many a picture has), likewise.
+    extents that a graph's own tables bound; patches: (pixels of an edge, how many a picture has), likewise. entries:
+    how many token ids there are, of an input that holds such; 0 where that is not known.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Input:
     held: str = ""
     limits: tuple[tuple[int, int, int], ...] = ()
     patches: tuple[int, int] | None = None
+    entries: int = 0
 
 
 @dataclass(frozen=True)

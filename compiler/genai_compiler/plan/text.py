@@ -36,6 +36,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"input %{each.name}: {each.type}  {_input_facts(each)}"
         if each.patches is not None:
             yield f"  pictures of {each.patches[1]} patches of {each.patches[0]} pixels, by a table of positions"
+        yield from [f"  token ids 0 to {each.entries - 1}"] if each.entries else []
         yield from (f"  axis {axis}: {least} to {most}, by a table of positions" for axis, least, most in each.limits)
     for output in plan.outputs:
         yield f"output {output.name}: {output.type}  {output.role}{', row-wise' if output.rowwise else ''}"

@@ -28,6 +28,8 @@ SESSIONS: DocPath = (*PIPELINE, "sessions")
 FLOW: DocPath = (*PIPELINE, "flow")
 DATAFLOW: DocPath = (*PIPELINE, "dataflow")
 EXTENDS: DocPath = (*PIPELINE, "extends")
+FINAL: Phase = "final"
+"""Behind the loop, once."""
 MAX_STAGES = 10
 """Steps that a flow may have."""
 MAX_ENTRIES = 256

@@ -16,6 +16,7 @@ from genai_compiler.read.pipeline_config import (
 )
 from genai_compiler.read.pipeline_form import (
     DATAFLOW,
+    FINAL,
     FLOW,
     MAX_STAGES,
     PIPELINE,
@@ -89,7 +90,12 @@ def _wires(form: PipelineForm, resolving: Resolving) -> None:
         return
     order = {name: at for at, name in enumerate(form.running)}
     for wire in form.wires:
-        if wire.source in order and wire.target in order and order[wire.source] > order[wire.target]:
+        known = wire.source in order and wire.target in order
+        sides = [_phase(form, each) == FINAL for each in (wire.source, wire.target)]
+        if known and sides == [True, False]:
+            what = f"'{wire.source}.{wire.output}' is made behind the loop, and {wire.target!r} takes it before"
+            resolving.report("bad-value", wire.end(wire.from_key), what, 'give both sessions "when": "final"')
+        elif known and sides[0] == sides[1] and order[wire.source] > order[wire.target]:
             what = f'Flow runs session "{wire.target}" before "{wire.source}", whose output "{wire.output}" it takes'
             resolving.report("bad-value", FLOW, what, "list the steps in the order of the wires")
         if wire.source not in order and wire.target in order and wire.source in form.sessions:

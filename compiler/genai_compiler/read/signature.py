@@ -23,6 +23,7 @@ from genai_compiler.read.own_patches import Patches, own_patches
 from genai_compiler.read.own_tables import Limit, own_limits
 from genai_compiler.read.paged import PagedInputs, paged_inputs
 from genai_compiler.read.textproto import TextprotoFault, is_textproto, parse_textproto
+from genai_compiler.read.value_flow import Edges
 
 __all__ = ["UNDEFINED", "CacheOp", "Port", "Signature", "load_graph", "port_of", "read_signature", "signature_of"]
 
@@ -62,7 +63,8 @@ class Signature:
     defaulted: graph inputs that an initializer stands in for when nothing is bound. In models of IR version 3 and older
     every initializer is listed as an input, and none can be given. paged: what attention over paged caches takes.
     limits: extents of inputs that the graph's own tables of positions bound. traits: what it tells of media.
-    patches: how many its pictures must have.
+    patches: how many its pictures must have. entries: (integer input, rows of the table that all of
+    it looks into).
     """
 
     inputs: tuple[Port, ...]
@@ -76,6 +78,7 @@ class Signature:
     limits: tuple[Limit, ...] = ()
     traits: MediaTraits = NO_TRAITS
     patches: tuple[Patches, ...] = ()
+    entries: tuple[tuple[str, int], ...] = ()
 
 
 def read_signature(path: Path, root: Path) -> Signature:
@@ -128,7 +131,14 @@ def signature_of(model: ModelProto, name: str, root: Path, weights: bool = True)
         limits=own_limits(model),
         traits=media_traits(model),
         patches=own_patches(model),
+        entries=_entries(graph),
     )
+
+
+def _entries(graph: GraphProto) -> tuple[tuple[str, int], ...]:
+    edges, whole = Edges(graph), (TensorProto.INT64, TensorProto.INT32)
+    ids = [each.name for each in graph.input if each.type.tensor_type.elem_type in whole]
+    return tuple((name, rows) for name in ids if (rows := edges.entry_rows(name)))
 
 
 class _Bound(ValueError):

@@ -13,6 +13,7 @@ from genai_compiler.read.nodes import input_at, integer, operator_of, output_at
 
 _ONLY_SHAPE = frozenset({"Shape", "Size"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Clip", "Where"})
+_SAME_ENTRIES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Expand"})
 _TABLE_STEPS = frozenset({"Cast", "Identity", "DequantizeLinear"})
 _ANGLE_STEPS = _SAME_NUMBERS | frozenset({"Expand", "Transpose", "Mul", "MatMul", "Einsum", "Concat", "Slice", "Split"})
 _ENTRY_STEPS = _SAME_NUMBERS | frozenset({"Slice", "Split", "Concat", "Transpose", "Expand"})
@@ -130,6 +131,14 @@ class Edges:
             if operator_of(node) == ("com.microsoft", "GroupQueryAttention") and integer(node, "do_rotary", 0):
                 found += [self.rows[each] for each in [input_at(node, 7)] if each in self.rows]
         return min(filter(None, found), default=None)
+
+    def entry_rows(self, name: str) -> int | None:
+        """The shortest table that every entry of an integer input looks into as it is; None for none."""
+        reached = self._reached(name, _SAME_ENTRIES)
+        tables = (
+            input_at(node, 0) for node, at in reached if operator_of(node) in _LOOKUPS and at == 1 and not _axis(node)
+        )
+        return min(filter(None, map(self._rows, tables)), default=None)
 
     def _rows_reached(self, name: str) -> Iterator[int]:
         """Rows of every table that positions look into: one axis of three at a time, and in rotary operators, too."""
