@@ -279,6 +279,19 @@ def test_a_run_whose_output_cannot_be_written(package: Path) -> None:
     ended = shell('"$PY" -m genai_runtime "$1.compiled" --tokens 7 -n 2 >/dev/full', package)
     assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
     assert "No space left" in ended.stderr
+    unheard = shell('"$PY" -m genai_runtime "$1.compiled" --tokens 7 -n 2 --stats 2>/dev/full', package)
+    assert unheard.returncode == 2
+
+
+@full
+def test_a_run_that_lacks_memory(package: Path) -> None:
+    """Whatever it is that no room is left for: the interpreter's own modules are the first."""
+    compile_package(package)
+    lacking = "import genai_runtime.opening as o, genai_runtime.cli as c, sys\n"
+    lacking += "def load(*_): raise MemoryError\no.load = load\nsys.exit(c.main())"
+    ended = shell(f'"$PY" -c "{lacking}" "$1.compiled" --tokens 7', package)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
+    assert "memory does not suffice" in ended.stderr
 
 
 @posix

@@ -12,7 +12,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.decoding import Decoder, Decoding
 from genai_runtime.problem import ExecutionError
-from genai_runtime.sample import to_float32
+from genai_runtime.run_logits import run_logits
 from genai_runtime.state import GROWTH, Slot, empty_state, grow, shared_state
 from genai_runtime.values import NUMPY, Array, Value, bits_dtype, to_array, to_bits, to_value, view
 
@@ -59,7 +59,8 @@ class BlockDecoding(Decoding):
         # copies: what a run gave is memory of its values, which end here
         self._kept = {port: np.array(to_array(value)[0]) for port, value in zip(self._keep, made[1:], strict=True)}
         logits = to_array(made[0])[0]
-        return np.array(to_float32(logits[-1:] if last else logits))
+        shape = (1 if last else len(ids), self.spec.vocab_size)
+        return np.array(run_logits(logits[-1:] if last else logits, shape, self.spec.origin))
 
     def take_back(self, count: int) -> None:
         """Undo the last so many tokens of the last run, which had more.

@@ -75,9 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read our output has gone
         _silence()
         return EXIT_INTERRUPTED
+    except MemoryError:
+        what = "this process's memory does not suffice"
+        print(f"genai-run: {what}; give it more, or ask for fewer rows or tokens", file=sys.stderr)
+        return EXIT_INPUT
     except OSError as failure:
         _silence()
-        print(printable(f"genai-run: can't read or write: {failure}"), file=sys.stderr)
+        with suppress(OSError):  # stderr itself may be what takes no more
+            print(printable(f"genai-run: can't read or write: {failure}"), file=sys.stderr)
         return EXIT_INPUT
 
 

@@ -5,6 +5,7 @@ arrays for the whole request, so that a step is a few stores and one session run
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from genai_runtime.length_switch import Rebuilding, watch_switch
 from genai_runtime.packing import Pages
 from genai_runtime.problem import ExecutionError, RequestError
 from genai_runtime.request import Request
-from genai_runtime.sample import to_float32
+from genai_runtime.run_logits import run_logits
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import Lengths as Lengths
 from genai_runtime.state import Room, Slot
@@ -381,8 +382,9 @@ class Decoding:
         found = binding.as_bits(value, dtype) if dtype == "bfloat16" else to_array(value)
         if found.ndim == 3:
             last = self.lengths - 1 if found.shape[1] > 1 else np.zeros_like(self.lengths)
-            found = found[np.arange(self.rows), last]
-        self.logits[:] = to_float32(found)
+            with suppress(IndexError):  # fewer rows or positions than it was given: told by its shape
+                found = found[np.arange(self.rows), last]
+        self.logits[:] = run_logits(found, self.logits.shape, self.spec.origin)
 
     def failed(self, failure: Exception) -> ExecutionError:
         """ONNX Runtime's failure, naming the step."""

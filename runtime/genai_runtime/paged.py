@@ -4,7 +4,7 @@ import numpy as np
 
 from genai_runtime import binding, packing
 from genai_runtime.decoding import Decoding
-from genai_runtime.sample import to_float32
+from genai_runtime.run_logits import run_logits
 from genai_runtime.state import PAGES, shape_of
 from genai_runtime.values import NUMPY, Array, Value, to_array, view
 
@@ -85,7 +85,9 @@ class PagedDecoding(Decoding):
             raise self.failed(failure) from failure
         made = self._bound.get_outputs()
         found = binding.as_bits(made[0], "bfloat16") if spec.logits_dtype == "bfloat16" else to_array(made[0])
-        self.logits[:] = to_float32(found[packing.boundaries(new)[1:] - 1] if pages.per_token else found)
+        ends = packing.boundaries(new)[1:] - 1
+        last = found[ends] if pages.per_token and len(found) > ends[-1] else found
+        self.logits[:] = run_logits(last, self.logits.shape, spec.origin)
         for at, past_port in self._next:
             self._state[at - 1] = made[at]
             self._bound.bind_ortvalue_input(past_port, made[at])

@@ -96,19 +96,19 @@ def _biases(value: object) -> bool:
 
 _RULES: tuple[tuple[str, str, Callable[[SamplingOptions], bool]], ...] = (
     ("do_sample", "true, false or unset", lambda o: o.do_sample is None or isinstance(o.do_sample, bool)),
-    ("temperature", "0 (greedy) or a number >= 1e-30",
+    ("temperature", "0 (greedy) or a number within 1e-30..1e30",
      lambda o: _real(o.temperature, 0) and (o.temperature == 0 or o.temperature >= SMALLEST_TEMPERATURE)),
     ("top_k", "a whole number within 0..2**63-1", lambda o: _count(o.top_k)),
     ("top_p", "within 0..1", lambda o: _real(o.top_p, 0, 1)),
     ("min_p", "within 0..1", lambda o: _real(o.min_p, 0, 1)),
-    ("repetition_penalty", "a number > 0", lambda o: _real(o.repetition_penalty, 0) and o.repetition_penalty > 0),
-    ("presence_penalty", "a finite number", lambda o: _real(o.presence_penalty)),
-    ("frequency_penalty", "a finite number", lambda o: _real(o.frequency_penalty)),
+    ("repetition_penalty", "a number above 0, 1e30 at most", lambda o: _real(o.repetition_penalty, 0) and o.repetition_penalty > 0),
+    ("presence_penalty", "a number within -1e30..1e30", lambda o: _real(o.presence_penalty)),
+    ("frequency_penalty", "a number within -1e30..1e30", lambda o: _real(o.frequency_penalty)),
     ("penalty_window", "a whole number within 0..2**63-1", lambda o: _count(o.penalty_window)),
     ("no_repeat_ngram_size", "a whole number within 0..2**63-1", lambda o: _count(o.no_repeat_ngram_size)),
     ("min_new_tokens", "a whole number within 0..2**63-1", lambda o: _count(o.min_new_tokens)),
     ("seed", "a whole number within 0..2**64-1", lambda o: o.seed is None or _count(o.seed, 2**64 - 1)),
-    ("logit_bias", "a map from token id to a finite number", lambda o: _biases(o.logit_bias)),
+    ("logit_bias", "a map from token id to a number within -1e30..1e30", lambda o: _biases(o.logit_bias)),
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.decoding import Decoding
 from genai_runtime.problem import RequestError
+from genai_runtime.run_logits import run_logits
 from genai_runtime.sample import to_float32
 from genai_runtime.state import GROWTH, Slot, shape_of
 from genai_runtime.values import NUMPY, Array, to_array, view
@@ -82,7 +83,8 @@ class ShiftedDecoding(Decoding):
             logits, *made = self._run_window(fed, positions[..., part], seen, strips)
         rows = logits.reshape(-1, logits.shape[-1])
         last = start + self.width - 1 - (count - 1) * size
-        self.logits[:] = to_float32(rows[[last if len(rows) > 1 else 0]])
+        place = last if len(rows) > 1 else 0
+        self.logits[:] = run_logits(rows[place : place + 1], self.logits.shape, spec.origin)
         moves = max(self.room.most - self.width, 0)
         self._strips = [
             _without_padding(*pair, seen, moves, (columns, fill)) for pair in zip(strips, made, strict=True)

@@ -1,4 +1,7 @@
-"""A decoder that gives [rows, vocab] instead of [rows, positions, vocab], beside a shared buffer and growing caches."""
+"""A decoder that gives [rows, vocab] instead of [rows, positions, vocab], beside a shared buffer and growing caches.
+
+And decoders that give logits of another width than they declare.
+"""
 
 import shutil
 from pathlib import Path
@@ -8,9 +11,11 @@ import numpy as np
 import onnx
 import pytest
 from genai_compiler import compile_package
+from genai_runtime import ExecutionError
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.conftest import FIXTURES
+from tests.lower.packages import VOCABULARY, Recipe, decoder, write_package
 
 
 def last_only(case: str, folder: Path) -> Path:
@@ -44,3 +49,27 @@ def test_the_tokens_are_those_of_the_whole_logits(
             ]
             assert said[0] == said[1]
             assert len(said[0][0]) == 8
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.parametrize("op", ["gqa", "attention"])
+@pytest.mark.parametrize("width", [1, VOCABULARY - 1, VOCABULARY + 1])
+def test_logits_of_another_width_than_declared_fail_by_name(width: int, op: str, drafts: bool, tmp_path: Path) -> None:
+    """ONNX Runtime lets them through; numpy would tell of arrays, or repeat a single score for every token."""
+    model = decoder(Recipe(op=op))
+    graph = model.graph
+    (cast,) = (node for node in graph.node if "logits" in node.output)
+    cast.output[0] = "right"
+    graph.node.append(helper.make_node("Slice", ["right", "none", "wide", "last"], ["logits"]))
+    if width > VOCABULARY:
+        graph.node[-1].CopyFrom(helper.make_node("Pad", ["right", "pads"], ["logits"]))
+    for name, numbers in {"none": [0], "wide": [width], "last": [2], "pads": [0, 0, 0, 0, 0, 1]}.items():
+        graph.initializer.append(numpy_helper.from_array(np.array(numbers), name))
+    folder = write_package(tmp_path / "p", model, {"model": {"draft": {"filename": "draft.onnx"}}} if drafts else {})
+    onnx.save(decoder(Recipe(op=op)), folder / "draft.onnx")
+    compile_package(folder, out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded:
+        for prompts in ([[1, 9, 14]], [[1, 9, 14], [7]]):
+            with pytest.raises(ExecutionError, match=f"{width}.* where it declares .*{VOCABULARY}") as caught:
+                _ = loaded.generate(batch=prompts, max_new_tokens=8, speculate=drafts).rows
+            assert caught.value.code == "step-failed"

@@ -65,10 +65,13 @@ def _defaults(defaults: GenerationDefaults, package: Package) -> Iterator[Found]
 
 def _bounds(stated: Mapping[str, Any]) -> Iterator[Found]:
     rules: dict[str, tuple[str, Callable[[float], bool]]] = {
-        "temperature": ("0 (greedy), or at least 1e-30", lambda v: v == 0 or SMALLEST_TEMPERATURE <= v <= LARGEST),
+        "temperature": (
+            "0 (greedy), or within 1e-30 and 1e30",
+            lambda v: v == 0 or SMALLEST_TEMPERATURE <= v <= LARGEST,
+        ),
         "top_p": ("within 0 and 1", lambda v: 0 <= v <= 1),
         "min_p": ("within 0 and 1", lambda v: 0 <= v <= 1),
-        "repetition_penalty": ("above 0; 1 is none", lambda v: 0 < v <= LARGEST),
+        "repetition_penalty": ("above 0, 1e30 at most; 1 is none", lambda v: 0 < v <= LARGEST),
         "random_seed": ("a whole number within 0 and 2**64-1; -1 is none", lambda v: -1 <= v <= _LARGEST_SEED),
     }
     for field, (wanted, fits) in rules.items():
