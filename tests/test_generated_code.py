@@ -140,8 +140,10 @@ def test_a_traceback_shows_the_line_of_the_executor_and_its_origin(
     model, inputs = failing
     with pytest.raises(ExecutionError) as caught:
         model.run(inputs)
-    assert caught.value.origin == "pipeline.workflow.steps[0]"
-    assert str(caught.value).startswith("pipeline.workflow.steps[0]: recurrence: cell 'history' ")
+    lines = (FIXTURES / "bounded-growing" / "inference_metadata.yaml").read_text("utf-8").splitlines()
+    place = f"inference_metadata.yaml:{lines.index('    steps:') + 2} pipeline.workflow.steps[0]"
+    assert caught.value.origin == place
+    assert str(caught.value).startswith(f"{place}: recurrence: cell 'history' ")
     file = tmp_path / "failing.compiled" / "executor.py"
     frame = next(each for each in traceback.extract_tb(caught.tb) if each.filename.endswith("executor.py"))
     assert frame.line is not None

@@ -29,7 +29,7 @@ from genai_compiler.emit.render import render_executor
 from genai_compiler.emit.tables import tables
 from genai_compiler.emit.target import prepare_target
 from genai_compiler.emit.view import executor_view
-from genai_compiler.memory import MemoryAsk, predicted
+from genai_compiler.memory import MemoryAsk, predicted, weight_lines
 from genai_compiler.option_types import check_options
 from genai_compiler.own_faults import within
 from genai_compiler.passes import PASSES
@@ -103,7 +103,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What compiling made: the folder (None when stopped early), the plan, warnings, notes, memory if asked for."""
+    """What compiling made: the folder (None when stopped early), the plan, warnings, notes, memory if asked for.
+
+    weights: which session holds them and why, a line each; of a folder that was written.
+    """
 
     out: Path | None
     plan: Plan | None
@@ -111,6 +114,7 @@ class Compiled:
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
     memory: MemoryPlan | None = None
+    weights: tuple[str, ...] = ()
 
 
 def compile_package(
@@ -159,19 +163,22 @@ def _whole(root: Path, out: str | Path | None, options: Options, trace: Trace, h
     if not options.writes:
         return Compiled(None, plan, executor, problems, notes, memory)
     with within("emit", plan):
-        stored = _write(plan, loaded, executor, target, options, hold)
-    return Compiled(target, plan, executor, problems, (*notes, *stored), memory)
+        stored, weights = _write(plan, loaded, executor, target, options, hold)
+    return Compiled(target, plan, executor, problems, (*notes, *stored), memory, weights)
 
 
-def _write(plan: Plan, loaded: Package, executor: str, target: Path, options: Options, hold: Hold) -> tuple[str, ...]:
-    """Make all files, then write them; returns notes on what was stored."""
+def _write(
+    plan: Plan, loaded: Package, executor: str, target: Path, options: Options, hold: Hold
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Make all files, then write them; returns notes on what was stored, and which session holds which weights."""
     path = "package" if options.bundle else relative_path(loaded.root, target)
     graphs, (mapped, files) = graph_files(plan, loaded, options.bundle), tables(plan, loaded)
     facts = manifest(plan, loaded, compiler_version(), path, executor, graphs, mapped)
     texts = {"executor.py": executor, "plan.txt": plan_text(plan)}
     made = {**made_graphs(graphs), **files, **policy_files(plan)}
     hold(package_files(loaded))
-    return write_folder(target, loaded, texts, facts, made, options.bundle, options.store_sessions)
+    stored = write_folder(target, loaded, texts, facts, made, options.bundle, options.store_sessions)
+    return stored, tuple(weight_lines(plan, loaded, graphs, (*facts["opens"], *facts["on_demand"])))
 
 
 def _judged(root: Path, options: Options) -> Package:

@@ -1,13 +1,14 @@
 """The memory of a process that runs a compiled package: the plan, its graphs, and the lengths asked for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from onnx import ModelProto
 
 from genai_compiler.check.context import context_of
-from genai_compiler.emit.graph_files import graph_files
+from genai_compiler.emit.graph_files import GraphFile, graph_files
 from genai_compiler.emit.manifest import prompt_decoded
+from genai_compiler.held_weights import NOTEWORTHY, held_weights
 from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Plan
 from genai_compiler.plan.memory import MEGABYTE, MemoryPlan, memory_plan
@@ -39,15 +40,32 @@ class MemoryAsk:
 def predicted(plan: Plan, package: Package, ask: MemoryAsk) -> MemoryPlan:
     """What running the plan takes. The graphs are those that the sessions run, edits and links included."""
     made = graph_files(plan, package, bundle=False)
-    models = {
-        name: package.graphs[name].model if each.content is None else ModelProto.FromString(each.content)
-        for name, each in made.items()
-    }
+    models = _models(made, package)
     lengths = lengths_of(package, ask, plan)
     found = memory_plan(plan, models, lengths, imported_process())
     twice = tuple(_told(each, plan, package, models) for each in shared_weights(made, package, found.sessions))
     about = _beyond(lengths, plan, package) if found.generates else _open(lengths)
-    return replace(found, notes=(*about, *twice, *found.notes, *_of_text(package)))
+    held = (f"weights of {each}" for each in held_weights(plan, models, found.sessions))
+    return replace(found, notes=(*about, *held, *twice, *found.notes, *_of_text(package)))
+
+
+def _models(made: Mapping[str, GraphFile], package: Package) -> dict[str, ModelProto]:
+    return {
+        name: package.graphs[name].model if each.content is None else ModelProto.FromString(each.content)
+        for name, each in made.items()
+    }
+
+
+def weight_lines(
+    plan: Plan, package: Package, made: Mapping[str, GraphFile], sessions: Collection[str]
+) -> Iterator[str]:
+    """Which session holds weights of note and why, and what several of them hold. made: what their sessions open."""
+    models = _models(made, package)
+    held = tuple(held_weights(plan, models, sessions))
+    yield from held
+    for each in shared_weights(made, package, sessions) if len(held) > 1 else ():
+        if each.bytes >= NOTEWORTHY:
+            yield _told(each, plan, package, models)
 
 
 def _open(lengths: Lengths) -> Iterator[str]:

@@ -31,6 +31,7 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         for group in plan.groups:
             yield f"  state       {group.name}: {_kept(group)}"
         yield f"  runs        {runs_text(plan)}"
+        yield from (f"  weights     {each}" for each in compiled.weights)
         if plan.decoder is not None and plan.decoder.chunk:
             yield f"  prompt      by runs of {counted(plan.decoder.chunk, 'token')}, of one row"
         hosted = [each.name for each in plan.components if each.host is not None]

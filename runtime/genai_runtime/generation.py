@@ -51,7 +51,8 @@ class TextSettings:
     """Which output has the tokens and how they become text.
 
     output: its name; replaces: its emits replace what was there, so that text is made at the end. open_tokenizer: opens
-    it when text is first asked for; stops: strings that end a row; end_ids: tokens that do.
+    it when text is first asked for; stops: strings that end a row; end_ids: tokens that do. origin: the step that
+    publishes the tokens.
     """
 
     output: str
@@ -60,6 +61,7 @@ class TextSettings:
     stops: tuple[str, ...]
     end_ids: frozenset[int]
     skip_special_tokens: bool
+    origin: str = ""
 
 
 class Generation:
@@ -201,7 +203,7 @@ class Generation:
         assert stops is not None
         made, push = "", row.detokenizer.push
         if self._timings is not None:
-            push = self._timings.timed("make text", "", "", push)
+            push = self._timings.timed("make text", "", text.origin, push)
         while row.read < len(row.tokens) and row.finish_reason != "stop_string":
             token = row.tokens[row.read]
             row.read += 1

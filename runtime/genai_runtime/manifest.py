@@ -225,6 +225,10 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _shape_faults(held, _HELD, "generation.held")
     if data.get("origins") is not None:
         yield from _shape_faults(data["origins"], dict, "origins")
+        if isinstance(data["origins"], dict):
+            yield from _shape_faults(list(data["origins"].values()), [str], "origins")
+    if data.get("text_origin") is not None:
+        yield from _shape_faults(data["text_origin"], str, "text_origin")
     for key in ("opens", "on_demand"):
         yield from _shape_faults(data.get(key, []), [str], key)
     generation = data.get("generation")

@@ -275,7 +275,8 @@ class Model(Speaking, DrawingSide):
             help = context_help(failure, self._manifest.data, turn.with_prefix(tensors))
             if told is failure and not help:
                 raise
-            raise type(told)(told.code, told.what, help=help or told.help, origin=told.origin) from failure
+            again = type(told)(told.code, told.what, help=help or told.help, origin=told.origin)
+            raise again.with_traceback(failure.__traceback__) from failure.__cause__
         return replace(result, profiles=self.profiles, media=self._media)
 
     def _turn(self, session: str | None) -> Turn:
@@ -371,4 +372,5 @@ class Model(Speaking, DrawingSide):
             stops=stops,
             end_ids=self._requests.end_ids if stop_on_eos else frozenset(),
             skip_special_tokens=skip_special_tokens,
+            origin=self._manifest.data.get("text_origin") or "",
         )

@@ -83,7 +83,7 @@ def load(
 
         for each in notices:
             logging.getLogger("genai_runtime").warning("%s", each)
-    noted = _timings() if timings else None
+    noted = _timings(manifest) if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, chunk, drawn, length_switch
     sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files)
@@ -126,10 +126,10 @@ def _lora(manifest: Manifest) -> "LoraService | None":
     return LoraService(manifest.package, spec)
 
 
-def _timings() -> "Timings":
+def _timings(manifest: Manifest) -> "Timings":
     from genai_runtime.timings import Timings
 
-    return Timings()
+    return Timings(origins=manifest.data.get("origins") or {})
 
 
 def _checked(folder: Path, verify: bool) -> tuple[Manifest, LateFiles]:

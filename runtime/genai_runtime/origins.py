@@ -1,4 +1,4 @@
-"""Where a failure of a step is told to be: in the package's own document, not in the workflow that was made of it.
+"""Where a step is told to be, by failures and traces: in the package's own document, by file, line and path.
 
 A package of another dialect is compiled by way of a workflow that its author has never seen. The manifest says for each
 of that workflow's steps what its own document says there: `genai_config.json:16 model.decoder.filename`.
@@ -9,13 +9,23 @@ from collections.abc import Mapping
 from genai_runtime.problem import GenaiError
 
 Origins = Mapping[str, str]
-"""Path of a step -> the place in the package's own document; empty for a workflow that stands in it."""
+"""Path of a step, or `<path> (component 'name')`, -> its place in the package's own document; {} of older folders."""
+
+
+def own_place(origin: str, component: str, origins: Origins) -> str:
+    """Where a run of a component within a step stands; `origin` itself where nothing is known of it."""
+    return origins.get(f"{origin} (component '{component}')") or origins.get(origin, origin)
 
 
 def in_own_terms(failure: GenaiError, origins: Origins) -> GenaiError:
-    """The failure with its place as the package's author knows it; the same one where nothing is known of it."""
+    """The failure with its place as the package's author knows it; the same one where nothing is known of it.
+
+    It has the traceback of the first, so that the executor's line is seen: raise it from the first one's cause.
+    """
     path, component, rest = failure.origin.partition(" (")
-    if path not in origins:
+    within = failure.origin if failure.origin in origins else path
+    if within not in origins:
         return failure
-    place = f"{origins[path]}{component}{rest}"
-    return type(failure)(failure.code, failure.what, help=failure.help, origin=place)
+    place = f"{origins[within]}{component}{rest}"
+    told = type(failure)(failure.code, failure.what, help=failure.help, origin=place)
+    return told.with_traceback(failure.__traceback__)

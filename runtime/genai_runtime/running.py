@@ -108,7 +108,8 @@ def _events(running: Running, run: Run, rows: list[Row], base: int) -> Iterator[
         except GenaiError as failure:
             if in_own_terms(failure, running.origins) is failure:
                 raise
-            raise in_own_terms(failure, running.origins) from failure  # in no variable: it would keep this frame alive
+            # in no variable: it would keep this frame alive
+            raise in_own_terms(failure, running.origins) from failure.__cause__
         if audience.cancelled:
             return
         if event.output != wanted:

@@ -15,6 +15,7 @@ from statistics import median
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from genai_runtime.adapters.registry import Adapter
+from genai_runtime.origins import Origins, own_place
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,7 +25,10 @@ HOST, ADAPTER = "host", "adapter"
 
 
 class Span(NamedTuple):
-    """One call. name: the component of a run. origin: the document's place. Times: nanoseconds of one clock."""
+    """One call. name: the component of a run. origin: file, line and path in the package's own document.
+
+    step: the path of the workflow's step, as plan.txt and executor.py name it. Times: nanoseconds of one clock.
+    """
 
     kind: str
     name: str
@@ -32,6 +36,7 @@ class Span(NamedTuple):
     begun: int
     ended: int
     thread: int
+    step: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,17 @@ class Share:
 
 @dataclass
 class Timings:
-    """Spans of one model, in the order in which they ended. Several threads may add to it."""
+    """Spans of one model, in the order in which they ended. Several threads may add to it.
+
+    origins: where its steps stand in the package's own document.
+    """
 
     spans: list[Span] = field(default_factory=list[Span])
+    origins: Origins = field(default_factory=dict[str, str])
 
     def timed(self, kind: str, name: str, origin: str, call: Callable[P, T]) -> Callable[P, T]:
-        """`call` with a span noted for each of its calls, failed ones too."""
+        """`call` with a span noted for each of its calls, failed ones too. origin: the step's path."""
+        place = own_place(origin, name, self.origins)
         note, clock, thread = self.spans.append, time.perf_counter_ns, threading.get_ident
 
         def noted(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -60,7 +70,7 @@ class Timings:
             try:
                 return call(*args, **kwargs)
             finally:
-                note(Span(kind, name, origin, begun, clock(), thread()))
+                note(Span(kind, name, place, begun, clock(), thread(), origin))
 
         return noted
 
@@ -116,7 +126,7 @@ class Timings:
                 "dur": (span.ended - span.begun) / 1e3,
                 "pid": os.getpid(),
                 "tid": span.thread,
-                "args": {"origin": span.origin} if span.origin else {},
+                "args": {"origin": span.origin, "step": span.step} if span.origin else {},
             }
             for span in sorted(self.spans, key=lambda each: each.begun)
         ]

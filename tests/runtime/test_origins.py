@@ -83,11 +83,13 @@ def test_the_command_says_it_so(compiled: Compiled, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("broken")
-def test_an_authored_workflow_keeps_its_own_paths(compiled: Compiled) -> None:
+def test_an_authored_workflow_is_told_by_line_and_path(compiled: Compiled) -> None:
     with genai_runtime.load(compiled("tiny-decoder")[0], threads=1) as model, pytest.raises(ExecutionError) as said:
         model.generate([1, 5], max_new_tokens=2).tokens  # noqa: B018
-    assert said.value.origin.startswith("pipeline.workflow.steps[0]")
-    assert json.loads((compiled("tiny-decoder")[0] / "manifest.json").read_text("utf-8"))["origins"] == {}
+    told = re.match(r"inference_metadata\.yaml:(\d+) pipeline\.workflow\.steps\[0\]\.setup\[0\]", said.value.origin)
+    assert told is not None
+    lines = (FIXTURES / "tiny-decoder" / "inference_metadata.yaml").read_text("utf-8").splitlines()
+    assert lines[int(told[1]) - 2].strip() == "setup:", "its first item begins on the next line"
 
 
 @pytest.mark.usefixtures("broken")

@@ -111,7 +111,10 @@ def test_a_proposer_that_fails_is_named(tmp_path: Path) -> None:
     model = variant(tmp_path, BLOCK, failing)
     with pytest.raises(ExecutionError, match="step-failed") as failure:
         drafted(model, PROMPTS[0]).tokens  # noqa: B018
-    assert failure.value.origin == "speculative.proposer (component 'draft')"
+    place, _, told = failure.value.origin.partition(" ")
+    assert told == "speculative.proposer (component 'draft')"
+    lines = (tmp_path / "package" / "inference_metadata.yaml").read_text("utf-8").splitlines()
+    assert "proposer:" in lines[int(place.split(":")[1]) - 1]
     assert drafted(model, PROMPTS[0], speculate=False).tokens == plain(tmp_path / "package", PROMPTS[0])
 
 

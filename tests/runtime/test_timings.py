@@ -29,8 +29,8 @@ def test_a_request_of_ten_tokens_is_ten_runs_and_ten_choices(compiled: Compiled)
         kinds = [each.kind for each in timings.spans]
         assert (kinds.count(RUN), kinds.count(SELECT)) == (10, 10), "a prompt, nine steps; ten choices"
         assert {each.name for each in timings.spans if each.kind == RUN} == {"decoder"}
-        assert {each.origin for each in timings.spans if each.kind == RUN} == {"pipeline.workflow.steps[0].steps[0]"}
-        assert {each.origin for each in timings.spans if each.kind == SELECT} == {"pipeline.workflow.steps[0].steps[1]"}
+        assert {each.step for each in timings.spans if each.kind == RUN} == {"pipeline.workflow.steps[0].steps[0]"}
+        assert {each.step for each in timings.spans if each.kind == SELECT} == {"pipeline.workflow.steps[0].steps[1]"}
         assert all(each.begun <= each.ended for each in timings.spans)
 
 
@@ -66,7 +66,8 @@ def test_every_run_names_its_place_in_the_document(compiled: Compiled, case: str
         runs = [each for each in model.timings.spans if each.kind == RUN]
         assert runs
         assert {each.name for each in runs} <= set(model.describe()["providers"])
-        assert all(each.origin.startswith(("pipeline.workflow.steps[", "speculative.")) for each in runs)
+        assert all(each.step.startswith(("pipeline.workflow.steps[", "speculative.")) for each in runs)
+        assert all(":" in each.origin for each in runs), "a file and a line"
 
 
 def test_without_being_asked_nothing_is_noted(compiled: Compiled) -> None:
@@ -124,7 +125,7 @@ def test_adapters_have_spans_of_their_own(compiled: Compiled) -> None:
                 "noise": np.ones((1, 4, 3, 2), np.float32),
             }
         )
-        seen = {each.origin for each in model.timings.spans if each.kind == ADAPTER}
+        seen = {each.step for each in model.timings.spans if each.kind == ADAPTER}
         assert any(each.name.startswith("adapter: ") for each in model.timings.shares())
     drawn = {each for each in stated if each.endswith(".default")}
     assert seen == set(stated) - drawn

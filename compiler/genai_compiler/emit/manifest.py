@@ -12,7 +12,7 @@ from genai_compiler.check.sound_side import sound_side
 from genai_compiler.emit.graph_files import GraphFile
 from genai_compiler.emit.kernels import kernels
 from genai_compiler.emit.media_facts import media_facts
-from genai_compiler.emit.origins import origins
+from genai_compiler.emit.origins import origins, text_origin
 from genai_compiler.emit.policy_graphs import policy_entry
 from genai_compiler.emit.speech import speech, speech_files
 from genai_compiler.emit.task_facts import task_facts
@@ -75,6 +75,7 @@ def manifest(
         "owned_inputs": _owned_inputs(plan, package),
         "adapters": lora_data(package),
         "origins": origins(plan, package),
+        "text_origin": text_origin(plan),
         "overridable": [
             {"component": each.name, "replacements": [other.component for other in each.replacements]}
             for each in plan.components

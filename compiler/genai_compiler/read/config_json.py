@@ -29,12 +29,13 @@ _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True)
 class ConfigText:
-    """A parsed configuration file: its root value, where each value stands, and what was odd about the text."""
+    """A parsed configuration file: its root value, where each value and key stands, what was odd about the text."""
 
     file: str
     root: Json
     spots: dict[DocPath, tuple[int, int]]
     problems: tuple[Problem, ...]
+    keys: dict[DocPath, tuple[int, int]] = field(default_factory=dict)
 
     def place(self, path: DocPath) -> Place:
         """Line and column of the value at `path`, or of the nearest enclosing value that the file has."""
@@ -42,6 +43,10 @@ class ConfigText:
             if path[:end] in self.spots:
                 return Place(self.file, *self.spots[path[:end]])
         return Place(self.file)
+
+    def key_place(self, path: DocPath) -> Place:
+        """Line and column of the key that `path` ends in; of a list's item, the item's own."""
+        return Place(self.file, *self.keys[path]) if path in self.keys else self.place(path)
 
 
 def parse_config(data: bytes, file: str) -> ConfigText:
@@ -54,7 +59,7 @@ def parse_config(data: bytes, file: str) -> ConfigText:
     if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
         parser.warn("invalid-utf8", 0, (), "bytes that are no UTF-8 were replaced", "save the file as UTF-8")
     root = parser.document()
-    return ConfigText(file, root, parser.spots, tuple(parser.problems))
+    return ConfigText(file, root, parser.spots, tuple(parser.problems), parser.keys)
 
 
 @dataclass
@@ -65,6 +70,7 @@ class _Parser:
     text: str
     at: int = 0
     spots: dict[DocPath, tuple[int, int]] = field(default_factory=dict)
+    keys: dict[DocPath, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     line_starts: list[int] = field(default_factory=list)
 
@@ -106,6 +112,7 @@ class _Parser:
                 trailing = members and self.text[key_at : key_at + 1] == "}"
                 self.fail("a comma before '}' starts no member" if trailing else "a member starts with a quoted name")
             key = self.string()
+            self.keys[*path, key] = self.spot(key_at)
             self.expect(":", "':' after the name of a member")
             value = self.value((*path, key), depth + 1)
             if key in members:
