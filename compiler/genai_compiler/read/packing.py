@@ -7,12 +7,11 @@ constant operand do so while the session is made (`PrePack`), and a weight that 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 
 from onnx import ModelProto, NodeProto, TensorProto
 
-from genai_compiler.read.external_data import bits_of
 from genai_compiler.read.nodes import CONTRIB, all_nodes, input_at, integer, operator_of
+from genai_compiler.read.weights import weight_size
 
 PANEL = 16
 """Columns of a rearranged float32 matrix come in whole panels of so many (MLAS, packed B)."""
@@ -68,12 +67,12 @@ def weight_memory(model: ModelProto) -> WeightMemory:
     mapped = (kept & external) - tables - places
     return WeightMemory(
         sum(copies.values()),
-        sum(_bytes(tensors[name]) for name in kept - external),
-        sum(_bytes(tensors[name]) for name in mapped),
-        sum(_bytes(tensors[name]) for name in mapped if uses[name] & {"early", "packed"}),
-        tuple(sorted(_bytes(tensors[name]) for name in tables)),
-        tuple(sorted((_bytes(tensors[name]), int((tensors[name].dims or [1])[0])) for name in places)),
-        max((_bytes(tensors[name]) for name, found in uses.items() if found == {"packed"}), default=0),
+        sum(weight_size(tensors[name]) for name in kept - external),
+        sum(weight_size(tensors[name]) for name in mapped),
+        sum(weight_size(tensors[name]) for name in mapped if uses[name] & {"early", "packed"}),
+        tuple(sorted(weight_size(tensors[name]) for name in tables)),
+        tuple(sorted((weight_size(tensors[name]), int((tensors[name].dims or [1])[0])) for name in places)),
+        max((weight_size(tensors[name]) for name, found in uses.items() if found == {"packed"}), default=0),
     )
 
 
@@ -108,13 +107,15 @@ def _uses(node: NodeProto, place: int, packed: int) -> set[str]:
     return {"early"} if packed and integer(node, "accuracy_level", 0) >= QUANTISED_PRODUCTS else {"late"}
 
 
+def gathers(node: NodeProto, place: int) -> bool:
+    """Whether a node reads single rows of its operand at a place, and not the whole."""
+    kind = operator_of(node)
+    return place in _ROWS.get(kind, ()) or place in _PLACES.get(kind, ())
+
+
 def _windows(table: int, rows: int) -> int:
     count = max(1, table // WINDOW)
     return min(table, round(WINDOW * count * (1 - (1 - 1 / count) ** rows)))
-
-
-def _bytes(tensor: TensorProto) -> int:
-    return (prod(int(dim) for dim in tensor.dims) * bits_of(tensor) + 7) // 8
 
 
 def _panels(columns: int) -> int:
