@@ -95,11 +95,14 @@ def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, Mod
     """A note on weights that several sessions hold: how much, why, and what of it is there more than once."""
     prompt = plan.decoder.prompt_component if plan.decoder is not None else ""
     why = "the package keeps them in each graph"
-    edits = [plan.component(each).edit for each in shared.components]
+    halves = [each.parts.names for each in plan.components if each.parts is not None]
+    edits = [each.edit for name in shared.components for each in plan.components if each.name == name]
     linked = [{one.component for one in each.members} if isinstance(each, Linked) else set[str]() for each in edits]
-    both = sorted(each for each in set.intersection(*linked) if weight_bytes(package.graphs[each].model) >= LEAST)
+    both = sorted(each for each in (set.intersection(*linked) if linked else ()) if weight_bytes(package.graphs[each].model) >= LEAST)
     if both and prompt not in shared.components:
         why = f"both are linked with {', '.join(both)}"
+    elif any(set(shared.components) <= set(names) for names in halves):
+        why = "one of them reads only rows of them, and both are parts of one graph"
     elif prompt in shared.components:
         why = "other stages run with the prompt, which makes two graphs"
     elif shared.one_place:

@@ -34,19 +34,19 @@ def runs_text(plan: Plan) -> str:
     """Session runs before, and in one iteration of, the outermost loop; fewer for a row that has settled."""
     loops = [at for at, op in enumerate(plan.body) if isinstance(op, Loop)]
     if not loops:
-        return f"{_of(plan.body, plan).named} an invocation"
+        return f"{runs_of(plan.body, plan).named} an invocation"
     at = loops[-1]  # what stands before it makes what it begins with
     loop = plan.body[at]
     assert isinstance(loop, Loop)
-    text = f"{_of((*loop.body, *loop.advance), plan).named} a token (iteration)"
+    text = f"{runs_of((*loop.body, *loop.advance), plan).named} a token (iteration)"
     if numbers := sum(isinstance(op, Invoke) and op.numbers is not None for op in walk(loop.body)):
         text += f", {numbers} fewer for one row behind its first steps"
-    behind = _of(plan.body[at + 1 :], plan)
-    text += f", {_of(plan.body[:at], plan)} before the first"
+    behind = runs_of(plan.body[at + 1 :], plan)
+    text += f", {runs_of(plan.body[:at], plan)} before the first"
     return f"{text}, {behind} behind the last" if behind.most or behind.more else text
 
 
-def _of(ops: Iterable[Op], plan: Plan) -> Runs:
+def runs_of(ops: Iterable[Op], plan: Plan) -> Runs:
     """Of some ops, one after the other."""
     found = [_runs(op, plan) for op in ops]
     return Runs(sum(each.least for each in found), sum(each.most for each in found), any(each.more for each in found))
@@ -60,14 +60,15 @@ def _runs(op: Op, plan: Plan) -> Runs:
             return _runs(op.run, plan)
         case Decode() | SpeculativeBlock():
             facts = plan.decoder
-            number = 1 + (facts is not None and facts.front is not None)
+            runs = op.component if isinstance(op, Decode) else op.decode.component
+            number = len(plan.component(runs).sessions) + (facts is not None and facts.front is not None)
             return Runs(number, number, isinstance(op, Decode) and op.phase == "prompt" and _in_parts(plan))
         case Branch():
-            cases = [_of(ops, plan) for ops in (*(ops for _, ops in op.cases), op.default or ())]
+            cases = [runs_of(ops, plan) for ops in (*(ops for _, ops in op.cases), op.default or ())]
             least, most = min(each.least for each in cases), max(each.most for each in cases)
             return Runs(least, most, any(each.more for each in cases))
         case Loop():
-            inner = _of((*op.body, *op.advance), plan)
+            inner = runs_of((*op.body, *op.advance), plan)
             return Runs(0, 0, inner != Runs())
         case _:
             return Runs()
@@ -82,9 +83,9 @@ def _in_parts(plan: Plan) -> bool:
 
 
 def _invoked(op: Invoke, plan: Plan) -> Runs:
-    """One run of a graph; none where numpy or an adapter's code does it; an adapter may run graphs itself."""
+    """The runs of a graph; none where numpy or an adapter's code does it; an adapter may run graphs itself."""
     component = plan.component(op.component)
     if component.adapter is not None:
         return Runs(0, 0, isinstance(component.adapter.program, GraphProgram))
-    ran = int(component.host is None)
+    ran = len(component.sessions) if component.host is None else 0
     return Runs(ran, ran)

@@ -203,7 +203,12 @@ def _alone(session: Any, run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_with_values(session: Any, origin: str = "") -> RunWithValues:
-    """The session's run call on tensors by name. origin: the step that calls it, for profiles."""
+    """The session's run call on tensors by name. origin: the step that calls it, for profiles.
+
+    A session in two parts (parted.py) makes its own call; so it does of its io-bindings.
+    """
+    if hasattr(session, "run_with_values"):
+        return cast(RunWithValues, session.run_with_values(origin))
     return cast(RunWithValues, _seen(session, session._sess.run_with_ort_values, origin))
 
 
@@ -219,11 +224,15 @@ def taker(count: int) -> Callable[[Sequence[Value]], Sequence[Value]]:
 
 def new_bindings(session: Any) -> Bindings:
     """An empty io-binding of the session."""
+    if hasattr(session, "new_bindings"):
+        return cast(Bindings, session.new_bindings())
     return cast(Bindings, session.io_binding()._iobinding)
 
 
 def run_bound(session: Any, origin: str = "") -> Callable[[Bindings, None], None]:
     """The session's run call on an io-binding. origin: the step that calls it, for profiles."""
+    if hasattr(session, "run_bound"):
+        return cast(Callable[[Bindings, None], None], session.run_bound(origin))
     return cast(Callable[[Bindings, None], None], _seen(session, session._sess.run_with_iobinding, origin))
 
 

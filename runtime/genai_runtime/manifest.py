@@ -99,6 +99,7 @@ _GRAPH = {"in": str, "file": str, "weights": str, "lengths_vary": bool}
 _PLACED = {"device": str, "index": int | None, "memory": int, "cpu_arena": bool}
 _TABLE = {"in": str, "file": str, "offset": int, "dtype": str, "dims": [int], "sha256": str}
 _BY_COMPONENT = {"graphs": _GRAPH, "placement": _PLACED, "tables": _TABLE}
+_PARTS = {"graphs": [str], "crossing": [str]}
 _SOUND = {
     "input": str,
     "sample_rate": int,
@@ -229,6 +230,9 @@ def _entry_faults(data: Mapping[str, Any]) -> Iterator[str]:
             yield from _shape_faults(list(data["origins"].values()), [str], "origins")
     if data.get("text_origin") is not None:
         yield from _shape_faults(data["text_origin"], str, "text_origin")
+    if "parts" in data:
+        faults = list(_shape_faults(data["parts"], dict, "parts"))
+        yield from faults or _shape_faults(list(data["parts"].values()), [_PARTS], "parts")
     for key in ("opens", "on_demand"):
         yield from _shape_faults(data.get(key, []), [str], key)
     generation = data.get("generation")
@@ -300,6 +304,9 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     homes = ("package", "compiled")
     yield from (f"graphs: in '{each['in']}'" for each in data["graphs"].values() if each["in"] not in homes)
     yield from (f"{place} is no file name" for place, name in named if isinstance(name, str) and not _is_name(name))
+    for key, each in data.get("parts", {}).items():
+        if len(each["graphs"]) != 2 or not set(each["graphs"]) <= set(data["graphs"]) or key in data["graphs"]:
+            yield f"parts.{key} are not two of the graphs"
     for key, each in data["tables"].items():
         if each["in"] not in homes or not _is_name(each["file"]) or each["dtype"] not in NUMPY:
             yield f"tables.{key} is no table"

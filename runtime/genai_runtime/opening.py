@@ -23,7 +23,7 @@ from genai_runtime.policy_graphs import policy_graphs
 from genai_runtime.problem import GenaiError, LoadError
 from genai_runtime.prompt_chunks import loaded_chunk
 from genai_runtime.providers import CPU, check_active, preferred_by_package, wanted_by_user
-from genai_runtime.sessions import Graph, Sessions, Settings, Table
+from genai_runtime.sessions import Graph, Halves, Sessions, Settings, Table
 
 if TYPE_CHECKING:
     from genai_runtime.lora.service import LoraService
@@ -86,7 +86,7 @@ def load(
     noted = _timings(manifest) if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, chunk, drawn, length_switch
-    sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files)
+    sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files, _parts(manifest))
     seldom = manifest.data.get("on_demand", ()) if eager or strict else ()
     opens = (*manifest.data.get("opens", ()), *seldom)
     with gathered_behind(sum(each["size"] for each in manifest.data["files"])), sessions.ahead(opens):
@@ -153,12 +153,14 @@ def _stored(manifest: Manifest) -> "tuple[Mapping[str, Stored], tuple[str, ...]]
 
 def _graphs(manifest: Manifest, stored: "Mapping[str, Stored]") -> dict[str, Graph]:
     homes = {"package": manifest.package, "compiled": manifest.folder}
+    parts = {graph for each in manifest.data.get("parts", {}).values() for graph in each["graphs"]}
     graphs = {
         name: Graph(
             homes[each["in"]] / each["file"],
             manifest.weights(each["weights"]),
             each["lengths_vary"],
             stored.get(name),
+            name in parts,
         )
         for name, each in manifest.data["graphs"].items()
     }
@@ -169,6 +171,11 @@ def _graphs(manifest: Manifest, stored: "Mapping[str, Stored]") -> dict[str, Gra
             what = f"ONNX Runtime opens only names that are UTF-8, and {str(path)!r} is none"
             raise LoadError("bad-path", what, help="rename the folder") from fault
     return graphs
+
+
+def _parts(manifest: Manifest) -> dict[str, Halves]:
+    stated = manifest.data.get("parts", {}).items()
+    return {name: Halves(tuple(each["graphs"]), tuple(each["crossing"])) for name, each in stated}
 
 
 def _tables(manifest: Manifest) -> dict[str, Table]:

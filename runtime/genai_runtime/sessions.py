@@ -36,13 +36,14 @@ class Graph:
     """A graph a component runs: file, and the folder its external weights are relative to.
 
     lengths_vary: whether its inputs have other shapes with every request. stored: what a session on the CPU alone opens
-    in its place.
+    in its place. part: it is one of two that run in turns.
     """
 
     file: Path
     weights: Path
     lengths_vary: bool = True
     stored: "Stored | None" = None
+    part: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,14 @@ class Table:
     offset: int
     dtype: str
     dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A component that two sessions run: their graphs' names, and what the first gives to the second."""
+
+    graphs: tuple[str, ...]
+    crossing: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,17 +91,19 @@ class Sessions:
         policy_graphs: "PolicyGraphs | None" = None,
         length_switch: str = "keep",
         files: "LateFiles | None" = None,
+        parts: Mapping[str, Halves] | None = None,
     ) -> None:
         """own: settings that hints gave single components; one that can't be opened with them gets the common ones.
 
         timings: notes every run. prefill_chunk: tokens that one run of a decoder's prompt takes at most, 0: all.
         policy_graphs: what may draw tokens in the host's place. length_switch: what a request does where the graph
         takes other tables behind a length (length_switch.py). files: what late openings are held against.
+        parts: components that two sessions run.
         """
         self._graphs, self.settings, self._own, self._lora = graphs, settings, own or {}, lora
         self._tables, self.timings, self.prefill_chunk = tables or {}, timings, prefill_chunk
         self.policy_graphs, self.length_switch, self._files = policy_graphs, length_switch, files
-        self._open: dict[str, Any] = {}
+        self._parts, self._open = parts or {}, dict[str, Any]()
         self._opening = RLock()
         self._ahead: Ahead | None = None
         self._closed = False
@@ -136,6 +147,8 @@ class Sessions:
         known = self._open.get(component)
         if known is not None:
             return known
+        if component in self._parts:
+            return self._kept(component, self._joined(self._parts[component]))
         graph = self._graphs.get(component)
         if graph is None:
             raise LoadError("damaged-folder", f"the manifest names no graph for component '{component}'")
@@ -145,6 +158,16 @@ class Sessions:
         session = ahead.take(component) if ahead is not None else self._opened(component, graph)
         if self.timings is not None:
             binding.watch(session, partial(self.timings.timed, "session run", component))
+        return self._kept(component, session)
+
+    def _joined(self, parts: Halves) -> Any:
+        """The sessions of both graphs as one."""
+        from genai_runtime.parted import Parted
+
+        first, second = (self._first(each) for each in parts.graphs)
+        return Parted(first, second, parts.crossing)
+
+    def _kept(self, component: str, session: Any) -> Any:
         self._open[component] = session
         if self._closed:  # meanwhile, by another thread: the request that asks is the last to have it
             self._open.clear()
@@ -246,6 +269,8 @@ def _open(graph: Graph, settings: Settings) -> Any:
     options = dict(settings.options)
     if graph.lengths_vary:  # else it would keep a layout for every length that it has seen (docs/memory.md)
         options.setdefault("enable_mem_pattern", False)
+    if graph.part:  # else its threads go on waiting for work, on the cores that the other one needs
+        options.setdefault("session.force_spinning_stop", "1")
     if graph.stored is not None and all(name == "CPUExecutionProvider" for name, _ in settings.providers):
         try:
             return _open_stored(graph.stored, options, settings)

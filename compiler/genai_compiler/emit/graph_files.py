@@ -5,16 +5,18 @@ Made are graphs in text form, which ONNX Runtime does not read, and graphs that 
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from onnx import ModelProto
 
-from genai_compiler.emit.edited_graph import edited_bytes
+from genai_compiler.emit.cut_graph import cut_graph
+from genai_compiler.emit.edited_graph import edited_bytes, referencing
 from genai_compiler.emit.weight_places import follow_links
-from genai_compiler.plan.edits import Edited, Linked
+from genai_compiler.plan.edits import Edited, Linked, Parts
 from genai_compiler.plan.ir import Plan
+from genai_compiler.read.artifacts import find_artifact
 from genai_compiler.read.package import Graph, Package
 from genai_compiler.read.request_extents import lengths_vary
 
@@ -44,8 +46,26 @@ class GraphFile:
 
 def graph_files(plan: Plan, package: Package, bundle: bool) -> Mapping[str, GraphFile]:
     """The graph file of every component that has a graph, by name. bundle: weights will lie under their names."""
-    files = _files(plan, package)
+    files = _apart(plan, package, _files(plan, package))
     return files if bundle else {name: _followed(each, package) for name, each in files.items()}
+
+
+def _apart(plan: Plan, package: Package, whole: Mapping[str, GraphFile]) -> Mapping[str, GraphFile]:
+    """The same with the two parts of a component in the place of its graph."""
+    found, taken = dict(whole), {each.file.lower() for each in whole.values() if each.content is not None}
+    for each in plan.components:
+        if each.parts is not None:
+            found |= _parts(each.parts, found.pop(each.name), package, taken)
+    return found
+
+
+def _parts(parts: Parts, whole: GraphFile, package: Package, taken: set[str]) -> Iterator[tuple[str, GraphFile]]:
+    content = whole.content
+    if content is None:
+        content = referencing(find_artifact(package.root, whole.file).file, whole.file)
+    for name, half in zip(parts.names, cut_graph(ModelProto.FromString(content), parts), strict=True):
+        made: bytes = half.SerializeToString(deterministic=True)
+        yield name, GraphFile(_free(_plain(name), taken), whole.weights, lengths_vary(half), made)
 
 
 def _followed(made: GraphFile, package: Package) -> GraphFile:

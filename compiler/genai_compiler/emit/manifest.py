@@ -57,6 +57,7 @@ def manifest(
         "package": {"path": package_path},
         "files": [_fingerprint(name, file) for name, file in sorted(package_files(package).items())],
         "graphs": {name: each.entry() for name, each in sorted(graphs.items())},
+        **_parts(plan),
         "opens": list(executor_view(plan, "").sessions),
         "on_demand": sorted(on_demand(plan) & set(graphs)),
         "tables": dict(tables),
@@ -87,6 +88,13 @@ def manifest(
         ],
         **task_facts(plan, package),
     }
+
+
+def _parts(plan: Plan) -> dict[str, Any]:
+    """Components that open in several sessions; nothing where none does."""
+    found = {each.name: each.parts for each in plan.components if each.parts is not None}
+    facts = {name: {"graphs": list(each.names), "crossing": [value for value, _ in each.extents]} for name, each in found.items()}
+    return {"parts": facts} if facts else {}
 
 
 def package_files(package: Package) -> dict[str, Path]:

@@ -7,7 +7,7 @@ from genai_compiler.plan.on_demand import on_demand
 
 
 def opened_sessions(uses: Uses, plan: Plan) -> tuple[str, ...]:
-    """Components in the order of emit/view.py. Absent are those that a request may never need, and numpy's."""
+    """Graphs in the order of emit/view.py. Absent are those that a request may never need, and numpy's."""
     names, seldom = list[str](), on_demand(plan)
     for runner, (name, *_) in uses.runners.items():
         component = plan.component(name)
@@ -19,4 +19,5 @@ def opened_sessions(uses: Uses, plan: Plan) -> tuple[str, ...]:
     facts = plan.decoder
     if facts is not None:
         names += [facts.component, facts.prompt_component or "", facts.front.component if facts.front else ""]
-    return tuple(dict.fromkeys(filter(None, names)))
+    graphs = (graph for name in filter(None, names) for graph in plan.component(name).sessions)
+    return tuple(dict.fromkeys(graphs))

@@ -17,6 +17,7 @@ from genai_compiler.passes.profile import Pass
 from genai_compiler.passes.prove_extents import prove_extents
 from genai_compiler.passes.select_last import select_last
 from genai_compiler.passes.speculate import speculate
+from genai_compiler.passes.split_opening import split_opening
 from genai_compiler.passes.use_numbers import use_numbers
 
 PASSES: tuple[Pass, ...] = (
@@ -37,4 +38,5 @@ PASSES: tuple[Pass, ...] = (
     place_policy,
     speculate,
     gather_columns,
+    split_opening,
 )

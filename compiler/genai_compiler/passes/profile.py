@@ -11,6 +11,7 @@ from genai_compiler.read.extents import Extent, Extents
 from genai_compiler.read.opsets import Opsets
 from genai_compiler.read.package import Graph, Package
 
+CPU = "CPUExecutionProvider"
 Asked = tuple[str, tuple[tuple[str, Extents | None], ...]]
 """A component, and the extents of what its ports are given."""
 Inferred = Mapping[str, tuple[Extent | None, ...]]
@@ -21,6 +22,7 @@ Inferred = Mapping[str, tuple[Extent | None, ...]]
 class Profile:
     """Facts beside the plan. graphs by component; groups as the document declares them; apart: never fused, and why.
 
+    preferred: the execution provider that the package would rather run on than the CPU, "" for none.
     costs: what forms are chosen by. forms: those that the caller asks for, by component ("" for all others).
     unlinkable, opsets, inferred: what passes have asked about the graphs before, and the answers: they take time.
     """
@@ -30,6 +32,7 @@ class Profile:
     apart: Mapping[str, str] = field(default_factory=dict)
     costs: Costs = field(default_factory=shipped_costs)
     forms: Mapping[str, Form] = field(default_factory=dict)
+    preferred: str = ""
     unlinkable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
     opsets: dict[str, Opsets] = field(default_factory=dict, init=False, compare=False)
     inferred: dict[Asked, Inferred] = field(default_factory=dict, init=False, compare=False)
@@ -52,7 +55,8 @@ def profile_of(package: Package, costs: Costs | None = None, forms: Mapping[str,
         if isinstance(group.update, IndexedScatter):
             writers = dict.fromkeys(group.update.write_indices_ports, "it writes at places that are checked before")
             apart = {**apart, **writers}
-    return Profile(package.graphs, groups, apart, costs or shipped_costs(), forms or {})
+    preferred = next((each.name for each in package.session.providers if each.name != CPU), "")
+    return Profile(package.graphs, groups, apart, costs or shipped_costs(), forms or {}, preferred)
 
 
 class Pass(Protocol):

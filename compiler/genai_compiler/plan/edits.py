@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from genai_compiler.read.cuts import Cut
 from genai_compiler.read.link_graphs import Hoist as Hoist
 from genai_compiler.read.link_graphs import Linked as Linked
 from genai_compiler.read.link_graphs import Member as Member
@@ -54,6 +55,18 @@ class Edited:
 
 
 Edit = Edited | Linked
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A component's graph, edits done, runs as two one behind the other, a session each (pass split_opening).
+
+    names: of the two. cut: where. extents: of what crosses, in terms of the extents of ports ("port axis"), by value.
+    """
+
+    names: tuple[str, str]
+    cut: Cut
+    extents: tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

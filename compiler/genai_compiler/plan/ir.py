@@ -18,7 +18,7 @@ from genai_compiler.plan.decoder_ops import LastRun as LastRun
 from genai_compiler.plan.decoder_ops import SelectToken as SelectToken
 from genai_compiler.plan.decoder_ops import SpeculativeBlock as SpeculativeBlock
 from genai_compiler.plan.decoder_ops import StartPolicy as StartPolicy
-from genai_compiler.plan.edits import Edit
+from genai_compiler.plan.edits import Edit, Parts
 from genai_compiler.plan.extent_checks import CapacityCheck as CapacityCheck
 from genai_compiler.plan.extent_checks import Check as Check
 from genai_compiler.plan.extent_checks import ExtentCheck as ExtentCheck
@@ -130,7 +130,7 @@ class Component:
 
     Components that are no graph have no artifact; `adapter` says which native code runs instead. edit: how the graph
     that runs differs from the artifact. form: how it is to run, "" where nothing has been decided (pass choose_forms);
-    host: what numpy does in its place.
+    host: what numpy does in its place. parts: the two graphs that run instead, a session each.
     """
 
     name: str
@@ -145,6 +145,12 @@ class Component:
     edit: Edit | None = None
     form: Form = ""
     host: HostProgram | None = None
+    parts: Parts | None = None
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The names of the graphs that sessions open for it."""
+        return self.parts.names if self.parts is not None else (self.name,)
 
 
 @dataclass(frozen=True)

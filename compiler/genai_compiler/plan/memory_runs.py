@@ -117,8 +117,7 @@ class _Runs:
         return tuple(extents)
 
     def _invoke(self, op: Invoke, phase: str) -> None:
-        model = self._models.get(op.component)
-        if model is None:
+        if not self._known(op.component):
             return
         given = {port: self._of(value) for port, value in op.inputs}
         bound = dict[str, Extents]()
@@ -134,7 +133,7 @@ class _Runs:
 
     def _decode(self, op: Decode, phase: str) -> None:
         facts, lengths = self._plan.decoder, self._lengths
-        if facts is None or op.component not in self._models:
+        if facts is None or not self._known(op.component):
             return
         prompt = op.phase == "prompt" and not facts.one_token
         new = _new(facts, lengths) if prompt else 1
@@ -175,10 +174,25 @@ class _Runs:
         )
         self._run(runs, "before" if op.phase == "prompt" else phase, given, bound, pasts)
 
+    def _known(self, component: str) -> bool:
+        """Whether the graphs that run for a component are among the models."""
+        return self._models.keys() >= set(self._plan.component(component).sessions)
+
     def _run(
         self, component: str, phase: str, given: Mapping[str, Extents], bound: Mapping[str, Extents], pasts: int = 0
     ) -> Mapping[str, tuple[int | None, ...]]:
         """Note a run. pasts: bytes that the run before it made and this one takes, in the session's own memory."""
+        parts = self._plan.component(component).parts
+        if parts is None:
+            return self._session(component, phase, given, bound, pasts)
+        first, second = parts.names
+        crossing = self._session(first, phase, given, bound, 0)
+        handed = {name: _closed(extents, None, self._lengths) for name, extents in crossing.items()}
+        return crossing | dict(self._session(second, phase, {**given, **handed}, bound, pasts))
+
+    def _session(
+        self, component: str, phase: str, given: Mapping[str, Extents], bound: Mapping[str, Extents], pasts: int
+    ) -> dict[str, tuple[int | None, ...]]:
         model = self._models[component]
         ports = {each.name: given[each.name] for each in model.graph.input if _fits(each, given.get(each.name))}
         new = self._lengths.prompt if phase == "before" else 1

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from genai_compiler.plan.boundary import Boundary
-from genai_compiler.plan.edits import Edited, GatherColumns, Linked, SelectLast
+from genai_compiler.plan.edits import Edited, GatherColumns, Linked, Parts, SelectLast
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Component, Input, Plan
 from genai_compiler.plan.op_text import op_lines
@@ -76,6 +76,13 @@ def _boundaries(boundaries: Sequence[Boundary]) -> Iterator[str]:
     yield from (f"boundary {first} | {', '.join(seconds)}: {why}" for (first, why), seconds in behind.items())
 
 
+def _parts(parts: Parts) -> Iterator[str]:
+    crossing = ", ".join(f"{name}[{', '.join(map(str, extents))}]" for name, extents in parts.extents)
+    first, second = (f"{name} ({size / 1e6:.1f} MB)" for name, size in zip(parts.names, parts.cut.weights, strict=True))
+    yield f"  cut after {parts.cut.label}: {first}, then {second}"
+    yield f"  from one to the other: {crossing}"
+
+
 _FORMS = {"own": ", own session", "host": ", on the host"}
 
 
@@ -83,7 +90,8 @@ def _component(component: Component) -> Iterator[str]:
     effects = "" if component.pure else ", effects"
     form = _FORMS.get(component.form, "")
     edited = ", edited" if isinstance(component.edit, Edited) else ""
-    yield f"component {component.name} = {_implementation(component)}{edited}{effects}{form}"
+    parts = ", in two sessions" if component.parts is not None else ""
+    yield f"component {component.name} = {_implementation(component)}{edited}{parts}{effects}{form}"
     for part in component.edit.parts if isinstance(component.edit, Edited) else ():
         if isinstance(part, SelectLast):
             yield f"  edit after {part.label}: one position a row, port {part.port}"
@@ -94,6 +102,8 @@ def _component(component: Component) -> Iterator[str]:
     if isinstance(component.edit, Linked) and component.edit.hoist is not None:
         hoist = component.edit.hoist
         yield f"  edit: positions are selected of {hoist.hidden}, before it becomes {hoist.projected}"
+    if component.parts is not None:
+        yield from _parts(component.parts)
     yield from (f"  in  {port}: {type}" for port, type in component.inputs)
     yield from (f"  out {port}: {type}" for port, type in component.outputs)
     yield from (f"  may be replaced by {each.component}" for each in component.replacements)

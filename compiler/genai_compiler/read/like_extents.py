@@ -8,9 +8,9 @@ products of those rows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from genai_compiler.read.nodes import CONTRIB, input_at, integer, operator_of, output_at, value_names
+from genai_compiler.read.nodes import CONTRIB, constant_ints, input_at, integer, operator_of, output_at, value_names
 
 Matrix = tuple[int | None, int | None]
 
@@ -19,12 +19,13 @@ Matrix = tuple[int | None, int | None]
 class Stands:
     """What stands for the nodes of a graph.
 
-    sizes: extents of its initializers. writers: value -> its node. tables: inputs that stands take, and their extents.
+    sizes: extents of its initializers, in other shapes too; bytes: those of them that are uint8. writers: value -> its node. tables: inputs that stands take, and their extents.
     alike: values that must turn out to have the same extents, or nothing here holds. apart: what no name begins with.
     """
 
     apart: str
     sizes: dict[str, tuple[int, ...]]
+    bytes: frozenset[str]
     writers: dict[str, NodeProto]
     tables: dict[str, Matrix] = field(default_factory=dict)
     alike: list[Sequence[str]] = field(default_factory=list)
@@ -42,9 +43,11 @@ def in_onnx_terms(model: ModelProto) -> Stands:
     names, apart = value_names(graph), "@"
     while any(each.startswith(apart) for each in names):
         apart += "@"
+    sizes, in_bytes = _initializers(graph)
     stands = Stands(
         apart,
-        {each.name: tuple(each.dims) for each in graph.initializer},
+        sizes,
+        in_bytes,
         {name: node for node in graph.node for name in node.output if name},
     )
     for node in graph.node:
@@ -56,6 +59,19 @@ def in_onnx_terms(model: ModelProto) -> Stands:
     tables = stands.tables.items()
     graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in tables)
     return stands
+
+
+def _initializers(graph: GraphProto) -> tuple[dict[str, tuple[int, ...]], frozenset[str]]:
+    """(extents, which are uint8) of initializers, and of what only gives one of them another shape."""
+    sizes = {each.name: tuple(int(dim) for dim in each.dims) for each in graph.initializer}
+    in_bytes = {each.name for each in graph.initializer if each.data_type == TensorProto.UINT8}
+    for node in graph.node:
+        if operator_of(node) == ("", "Reshape") and input_at(node, 0) in sizes:
+            shape = constant_ints(graph, input_at(node, 1)) or [0]
+            if min(shape) > 0:
+                sizes[node.output[0]] = tuple(shape)
+                in_bytes |= {node.output[0]} if input_at(node, 0) in in_bytes else set()
+    return sizes, frozenset(in_bytes)
 
 
 Rule = Callable[[NodeProto, Stands], list[NodeProto]]
@@ -100,10 +116,12 @@ def _product(taken: str, made: str, matrix: Matrix, stands: Stands) -> list[Node
 
 
 def _packed_table(node: NodeProto, stands: Stands) -> list[NodeProto]:
-    """Rows of a packed table; how wide they are unpacked is left open."""
-    if len(stands.sizes.get(input_at(node, 0), ())) != 2 or integer(node, "gather_axis", 0) != 0:
+    """Rows of a packed table, unpacked: of bytes each holds as many numbers as its bits say; others are left open."""
+    sizes, bits = stands.sizes.get(input_at(node, 0), ()), integer(node, "bits", 4)
+    if len(sizes) != 2 or integer(node, "gather_axis", 0) != 0:
         return []
-    name = stands.table((None, None))
+    known = input_at(node, 0) in stands.bytes and bits in (2, 4, 8) and integer(node, "quantize_axis", 1) == 1
+    name = stands.table((None, sizes[1] * 8 // bits if known else None))
     return [helper.make_node("Gather", [name, input_at(node, 1)], [output_at(node, 0)])]
 
 

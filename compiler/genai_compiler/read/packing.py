@@ -7,12 +7,11 @@ constant operand do so while the session is made (`PrePack`), and a weight that 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 
 from onnx import ModelProto, NodeProto, TensorProto
 
-from genai_compiler.read.external_data import bits_of
 from genai_compiler.read.nodes import CONTRIB, all_nodes, input_at, integer, operator_of
+from genai_compiler.read.weights import weight_size
 
 PANEL = 16
 """Columns of a rearranged float32 matrix come in whole panels of so many (MLAS, packed B)."""
@@ -29,7 +28,7 @@ class WeightMemory:
     """Bytes. packed: rearranged copies. inside: weights that lie in the graph's own file and stay as they are.
 
     mapped: external weights read as they are, of which `early` while the session is made, that a copy is made of, too;
-    tables: external ones of which only gathered rows are read; places: (bytes, rows) of those with a row a position.
+    tables: external ones of which only gathered rows are read, with the reads of one row; places: (bytes, rows) of those with a row a position.
     source: the largest weight that becomes a copy alone, there beside it for a while.
     """
 
@@ -37,7 +36,7 @@ class WeightMemory:
     inside: int
     mapped: int
     early: int
-    tables: tuple[int, ...]
+    tables: tuple[tuple[int, int], ...]
     places: tuple[tuple[int, int], ...]
     source: int
 
@@ -49,7 +48,7 @@ class WeightMemory:
     def gathered(self, rows: int, context: int) -> int:
         """Bytes of the tables that so many rows, spread evenly, and so many positions bring into memory."""
         first = sum(size * min(context, count) // max(count, 1) for size, count in self.places)
-        return first + sum(_windows(table, rows) for table in self.tables)
+        return first + sum(_windows(table, rows * reads) for table, reads in self.tables)
 
 
 def weight_memory(model: ModelProto) -> WeightMemory:
@@ -63,17 +62,17 @@ def weight_memory(model: ModelProto) -> WeightMemory:
                 uses[name] |= _uses(node, place, size)
     external = {name for name in uses if tensors[name].data_location == TensorProto.EXTERNAL}
     kept = {name for name, found in uses.items() if found != {"packed"}}
-    tables = {name for name in external if uses[name] == {"rows"}}
+    tables = {name for name in external if uses[name] and uses[name] <= {"rows", "columns"}}
     places = {name for name in external if uses[name] == {"places"}}
     mapped = (kept & external) - tables - places
     return WeightMemory(
         sum(copies.values()),
-        sum(_bytes(tensors[name]) for name in kept - external),
-        sum(_bytes(tensors[name]) for name in mapped),
-        sum(_bytes(tensors[name]) for name in mapped if uses[name] & {"early", "packed"}),
-        tuple(sorted(_bytes(tensors[name]) for name in tables)),
-        tuple(sorted((_bytes(tensors[name]), int((tensors[name].dims or [1])[0])) for name in places)),
-        max((_bytes(tensors[name]) for name, found in uses.items() if found == {"packed"}), default=0),
+        sum(weight_size(tensors[name]) for name in kept - external),
+        sum(weight_size(tensors[name]) for name in mapped),
+        sum(weight_size(tensors[name]) for name in mapped if uses[name] & {"early", "packed"}),
+        tuple(sorted((weight_size(tensors[name]), _reads(tensors[name], uses[name])) for name in tables)),
+        tuple(sorted((weight_size(tensors[name]), int((tensors[name].dims or [1])[0])) for name in places)),
+        max((weight_size(tensors[name]) for name, found in uses.items() if found == {"packed"}), default=0),
     )
 
 
@@ -81,7 +80,7 @@ def packed_copies(model: ModelProto) -> dict[str, int]:
     """Weight -> bytes of the rearranged copies that a session makes of it."""
     tensors, copies = _tensors(model), dict[str, int]()
     for node in all_nodes(model):
-        name, size = input_at(node, 1), _packed(node, tensors)
+        name, size = input_at(node, _operand(node)), _packed(node, tensors)
         if size and name in tensors:
             copies[name] = copies.get(name, 0) + size
     return copies
@@ -89,6 +88,16 @@ def packed_copies(model: ModelProto) -> dict[str, int]:
 
 def _tensors(model: ModelProto) -> dict[str, TensorProto]:
     return {each.name: each for each in model.graph.initializer}
+
+
+def _operand(node: NodeProto) -> int:
+    """The place of the operand that a node makes a copy of."""
+    return int(operator_of(node) != ("", "Reshape"))
+
+
+def _reshaped(node: NodeProto, tensors: Tensors) -> int:
+    """A weight in another shape is a constant of its own, made when the session is opened."""
+    return weight_size(tensors[input_at(node, 0)]) if input_at(node, 0) in tensors else 0
 
 
 def _packed(node: NodeProto, tensors: Tensors) -> int:
@@ -99,8 +108,10 @@ def _packed(node: NodeProto, tensors: Tensors) -> int:
 def _uses(node: NodeProto, place: int, packed: int) -> set[str]:
     """What a node does with its operand at a place: `packed`, read `early` or late, its `rows` or `places` gathered."""
     kind = operator_of(node)
-    if packed and place == 1:
+    if packed and place == _operand(node):
         return {"packed"}
+    if kind == ("", "Gather") and place == 0 and integer(node, "axis", 0) == 1:
+        return {"columns"}
     if place in _ROWS.get(kind, ()):
         return {"rows"}
     if place in _PLACES.get(kind, ()):
@@ -108,13 +119,20 @@ def _uses(node: NodeProto, place: int, packed: int) -> set[str]:
     return {"early"} if packed and integer(node, "accuracy_level", 0) >= QUANTISED_PRODUCTS else {"late"}
 
 
+def gathers(node: NodeProto, place: int) -> bool:
+    """Whether a node reads single rows of its operand at a place, and not the whole."""
+    kind = operator_of(node)
+    return place in _ROWS.get(kind, ()) or place in _PLACES.get(kind, ())
+
+
+def _reads(table: TensorProto, uses: set[str]) -> int:
+    """In how many places of a table one of its rows, or columns, lies."""
+    return int(table.dims[0]) if "columns" in uses else 1
+
+
 def _windows(table: int, rows: int) -> int:
     count = max(1, table // WINDOW)
     return min(table, round(WINDOW * count * (1 - (1 - 1 / count) ** rows)))
-
-
-def _bytes(tensor: TensorProto) -> int:
-    return (prod(int(dim) for dim in tensor.dims) * bits_of(tensor) + 7) // 8
 
 
 def _panels(columns: int) -> int:
@@ -149,6 +167,7 @@ _PACKED: dict[tuple[str, str], Callable[[NodeProto, Tensors], int]] = {
     ("", "MatMul"): _matrix,
     ("", "Gemm"): _matrix,
     (CONTRIB, "MatMulNBits"): _quantised,
+    ("", "Reshape"): _reshaped,
 }
 _ROWS = {("", "Gather"): (0,), (CONTRIB, "GatherBlockQuantized"): (0, 2, 3)}
 """Operands of which rows are gathered."""
