@@ -14,13 +14,14 @@ import numpy as np
 
 from genai_runtime import binding
 from genai_runtime.host_program import HostInput, HostProgram, HostStep
+from genai_runtime.steady import Steady
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
     from genai_runtime.sessions import Runner
 
 Step = Callable[..., Array]
-Compute = Callable[[Sequence[Value]], list[Value]]
+Timed = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class HostRunner:
@@ -34,52 +35,124 @@ class HostRunner:
         runner: "Runner",
         program: HostProgram,
         ports: tuple[tuple[str, ...], tuple[str, ...]],
-        timed: "Callable[[Compute], Compute] | None" = None,
+        origin: str,
+        timed: Timed | None = None,
     ) -> None:
         names = [*(each.name for each in program.constants), *ports[0], *(each.gives for each in program.steps)]
         at = {name: index for index, name in enumerate(names)}
-        self._runner = runner
+        self.otherwise, self.inputs, self._origin = runner, ports[0], origin
         self._constants = [np.array(each.values, NUMPY[each.dtype]).reshape(each.shape) for each in program.constants]
         declared = {each.port: each for each in program.inputs}
         self._asked = [_asked(declared[port]) for port in ports[0]]
         self._steps = [(_function(each), [at[name] for name in each.takes]) for each in program.steps]
         self._gives = [at[port] for port in ports[1]]
-        self._run: Compute = self._computed if timed is None else timed(self._computed)
+        self._timed: Timed = timed or (lambda call: call)
+        self._run = self._timed(self._computed)
 
     def __call__(self, *values: Value, adapted: Mapping[str, Value] | None = None) -> Sequence[Value]:
         """Values in the order of the input ports in, values in the order of the output ports out."""
         try:
-            return self._run(values)
-        except _NotHere:
-            return self._runner(*values, adapted=adapted)
+            made: Sequence[Value] = self._run(values)
+        except NotHere:
+            made = self.otherwise(*values, adapted=adapted)
+        return made
+
+    def steady(self, most: int) -> Steady:
+        """As Runner.steady: what numpy computes is written into one of two sets of tensors."""
+        return Steady(partial(HostBank, self), self._timed(_fill), self, most, self._origin)
 
     def chosen(self, overrides: Mapping[str, str]) -> "HostRunner | Runner":
         """This one, or the runner that a request puts in its place. Raises RequestError `bad-override`."""
-        found = self._runner.chosen(overrides)
-        return self if found is self._runner else found
+        found = self.otherwise.chosen(overrides)
+        return self if found is self.otherwise else found
 
     def _computed(self, values: Sequence[Value]) -> list[Value]:
+        return list(map(_value, self.computed(self.viewed(values))))
+
+    def viewed(self, values: Sequence[Value]) -> list[Array]:
+        """What the steps begin with: constants, and views of the inputs. Raises NotHere."""
         slots: list[Array] = list(self._constants)
         for value, (dtype, rank, fixed) in zip(values, self._asked, strict=True):
             try:
                 array = value.numpy()
             except RuntimeError as failure:  # a type that numpy lacks
-                raise _NotHere from failure
+                raise NotHere from failure
             if array.dtype != dtype or array.ndim != rank:
-                raise _NotHere
+                raise NotHere
             for axis, size in fixed:
                 if array.shape[axis] != size:
-                    raise _NotHere
+                    raise NotHere
             slots.append(array)
+        return slots
+
+    def computed(self, begun: Sequence[Array]) -> list[Array]:
+        """The results, which may be views of inputs. Raises NotHere."""
+        slots = list(begun)
         try:
             for function, takes in self._steps:
                 slots.append(function(*[slots[each] for each in takes]))
         except ValueError as failure:  # shapes that do not fit
-            raise _NotHere from failure
-        return [_value(slots[each]) for each in self._gives]
+            raise NotHere from failure
+        return [slots[each] for each in self._gives]
 
 
-class _NotHere(Exception):
+class HostBank:
+    """As steady.Bank: views of the inputs that are made once, and results that later runs write over."""
+
+    def __init__(self, runner: HostRunner) -> None:
+        self.bound = self
+        self.given: tuple[Value, ...] = (None,) * len(runner.inputs)  # type: ignore[assignment]
+        self.made: Sequence[Value] = ()
+        self._runner = runner
+        self._begun: list[Array] | None = None
+        self._found: Sequence[Array] = ()
+        self._into: list[Array] = []
+
+    def always(self, port: str, value: Value) -> None:
+        """From now on this input is this tensor."""
+        pairs = zip(self._runner.inputs, self.given, strict=True)
+        self.give(tuple(value if each == port else known for each, known in pairs))
+
+    def give(self, values: tuple[Value, ...]) -> None:
+        """Take these inputs; where one is none of this graph's, the session is asked every time."""
+        self.given = values
+        try:
+            self._begun = self._runner.viewed(values)
+        except NotHere:
+            self._begun = None
+
+    def fill(self) -> None:
+        """Compute the results, over what is kept. Raises RuntimeError where they have other extents."""
+        found = self._computed()
+        if not self.made:
+            self._found = found
+            return
+        for into, array in zip(self._into, found, strict=True):
+            if into.shape != array.shape:
+                raise RuntimeError(f"a result has the shape {array.shape}, it had {into.shape} before")
+            into[...] = array
+
+    def keep(self) -> Sequence[Value]:
+        """After the first run: its results, as tensors of their own."""
+        self.made = [_value(each) for each in self._found]
+        self._into, self._found = [each.numpy() for each in self.made], ()
+        return self.made
+
+    def _computed(self) -> Sequence[Array]:
+        if self._begun is not None:
+            try:
+                return self._runner.computed(self._begun)
+            except NotHere:
+                pass
+        return [each.numpy().copy() for each in self._runner.otherwise(*self.given)]
+
+
+def _fill(bank: HostBank, options: None) -> None:
+    """Called as a session's run call is."""
+    bank.fill()
+
+
+class NotHere(Exception):
     """This is a case for the session."""
 
 
@@ -114,15 +187,15 @@ def _function(step: HostStep) -> Step:
 def _found(search: Callable[..., Any], array: Array, keep: bool) -> Array:
     """The place along the last axis of the largest (smallest) element, the first of equal ones."""
     if not array.size:
-        raise _NotHere
+        raise NotHere
     places: Array = search(array, -1, keepdims=keep)
     # numpy points at a NaN where there is one
     if array.size == array.shape[-1]:
         picked = array.item(places.item())
         if picked != picked:
-            raise _NotHere
+            raise NotHere
     elif np.isnan(np.take_along_axis(array, places if keep else places[..., None], -1)).any():
-        raise _NotHere
+        raise NotHere
     return places
 
 

@@ -14,7 +14,7 @@ from genai_runtime import binding
 from genai_runtime.ahead import AT_ONCE, Ahead
 from genai_runtime.cores import allowed_cores
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
-from genai_runtime.steady import Steady
+from genai_runtime.steady import Bank, Steady
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Sessions:
 
         runner = self.runner(component, inputs, outputs, origin, replacements, lazy=True)
         timed = None if self.timings is None else partial(self.timings.timed, "host", component, origin)
-        return HostRunner(runner, program, (tuple(inputs), tuple(outputs)), timed)
+        return HostRunner(runner, program, (tuple(inputs), tuple(outputs)), origin, timed)
 
     def graphs(self, components: Sequence[str], origin: str) -> "dict[str, PackageGraph]":
         """Graphs for an adapter that runs them itself, by component. Raises LoadError as `session`."""
@@ -339,7 +339,8 @@ class Runner:
         most: how many iterations it is allowed.
         """
         session = self._sessions.session(self._component)
-        return Steady(session, (self._inputs, tuple(self._outputs)), self._origin, self, most)
+        make, run = partial(Bank, session, self._inputs, self._outputs), binding.run_bound(session, self._origin)
+        return Steady(make, run, self, most, self._origin, binding.reads_bound(session))
 
     def _adapt(self, feeds: dict[str, Value], factors: Mapping[str, Value]) -> None:
         if self._stands_in:

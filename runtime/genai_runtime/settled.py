@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from genai_runtime.steady import Bank
+from genai_runtime.steady import RunSet
 from genai_runtime.values import Array, Value, to_array, view
 
 SETTLED = 3
@@ -24,7 +24,7 @@ Places = tuple[int, ...]
 class Turning(Protocol):
     """A run that has two sets: Steady, Held."""
 
-    def sets(self) -> tuple[Bank, ...]: ...
+    def sets(self) -> tuple[RunSet, ...]: ...
 
 
 def settled(*runs: tuple[Turning, Places] | tuple[Turning, Places, Places]) -> bool:

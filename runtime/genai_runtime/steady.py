@@ -8,7 +8,7 @@ iterations, and the executor has a shorter way for one row (settled.py).
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from genai_runtime import binding
 from genai_runtime.problem import ExecutionError, GenaiError
@@ -18,11 +18,24 @@ Promise = Callable[..., object]
 """Asks results whether they are as was promised. Raises what is wrong with them."""
 
 
-class Bank:
-    """One io-binding and what is bound to it.
+class RunSet(Protocol):
+    """One of a run's two sets.
 
-    given: the inputs by place, None for what has to be bound before every run; made: the results, none before a run.
+    bound: what the run is given; given: the inputs by place, None for what has to be bound before every run; made: the
+    results, none before a run.
     """
+
+    bound: Any
+    given: tuple[Value, ...]
+    made: Sequence[Value]
+
+    def always(self, port: str, value: Value) -> None: ...
+    def give(self, values: tuple[Value, ...]) -> None: ...
+    def keep(self) -> Sequence[Value]: ...
+
+
+class Bank:
+    """One io-binding and what is bound to it, as RunSet."""
 
     def __init__(self, session: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self.bound = binding.new_bindings(session)
@@ -82,23 +95,26 @@ WORTH_BINDING = 8
 
 
 class Steady:
-    """Stands for a runner in one loop. otherwise: the runner, for a loop that is too short, and for a run whose results
-    turn out to have other extents after all. most: how many iterations the loop is allowed.
+    """Stands for a runner in one loop.
+
+    make: a new set. run: runs on what a set has bound; raises one of RUN_FAILURES. otherwise: the runner, for a loop
+    that is too short, and for a run whose results turn out to have other extents after all. most: how many iterations
+    the loop is allowed. sound: whether a run reads what is written into a bound input later.
     """
 
     def __init__(
         self,
-        session: Any,
-        ports: tuple[Sequence[str], Sequence[str]],
-        origin: str,
+        make: Callable[[], RunSet],
+        run: Callable[[Any, None], None],
         otherwise: Callable[..., Sequence[Value]],
         most: int,
+        origin: str,
+        sound: bool = True,
     ) -> None:
-        self.run, self._otherwise = binding.run_bound(session, origin), otherwise
-        self._make, self._binds, self._origin = partial(Bank, session, *ports), most >= WORTH_BINDING, origin
-        self._next: Bank | None = None
-        self._last: Bank | None = None
-        self._sound = binding.reads_bound(session)
+        self.run, self._make, self._otherwise = run, make, otherwise
+        self._binds, self._origin, self._sound = most >= WORTH_BINDING, origin, sound
+        self._next: RunSet | None = None
+        self._last: RunSet | None = None
 
     def __call__(self, *values: Value) -> Sequence[Value]:
         """One run; raises what the runner raises. A failed run is repeated by it: no input has been touched."""
@@ -117,12 +133,12 @@ class Steady:
             return self._otherwise(*values)
         return bank.made or bank.keep()
 
-    def sets(self) -> tuple[Bank, ...]:
+    def sets(self) -> tuple[RunSet, ...]:
         """The set of the next run and that of the last; none where a run may need something else than these."""
         banks = (self._next, self._last)
         return tuple(each for each in banks if each is not None and each.made and self._sound)
 
-    def failed(self, bank: Bank, failure: Exception, promised: Promise | None = None) -> Exception:
+    def failed(self, bank: RunSet, failure: Exception, promised: Promise | None = None) -> Exception:
         """What a run on a set comes to that has failed: the runner, given the same, says it in its own words.
 
         Should it give results, their extents are others than they were: `promised` says that they must not be.
@@ -137,7 +153,7 @@ class Steady:
 
     def late(
         self,
-        bank: Bank,
+        bank: RunSet,
         failure: Exception,
         law: Promise,
         promised: Promise | None = None,

@@ -1,7 +1,7 @@
 """What the runs of a plan cost by the table: session calls, ports, operators; of all but the operators of heavy graphs.
 
 Work that is the same in every form need not be known: only searches, which numpy does too, go by their extent, any
-other operator counts as a small one.
+other operator counts as a small one. Loops count as they run once one row has settled: light runs in single numbers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from genai_compiler.costs import Costs
 from genai_compiler.passes.fuse_islands import fuse_islands
 from genai_compiler.passes.joinable import LIGHT
+from genai_compiler.passes.keep_results import keep_results
 from genai_compiler.passes.link_readers import link_readers
 from genai_compiler.passes.profile import Profile
+from genai_compiler.passes.use_numbers import STEP, use_numbers
 from genai_compiler.plan.edits import Linked, Member
 from genai_compiler.plan.ir import Branch, Component, Form, Fused, Invoke, Loop, Op, Plan
 from genai_compiler.read.host_graph import SEARCHES
@@ -52,6 +54,7 @@ class FormCosts:
             plan = in_form(self.plan, forms, self.programs)
             if "fused" in forms.values():
                 plan = link_readers(fuse_islands(plan, self.profile), self.profile)
+            plan = use_numbers(keep_results(plan, self.profile), self.profile)
             found, linked = dict[int, float](), set[str]()
             for depth, run in runs(plan.body):
                 component = plan.component(run.component)
@@ -68,6 +71,8 @@ class FormCosts:
         taken, given = len(run.inputs), max(len(run.outputs), 1)
         if component.host is not None:
             return self.hosted(component.name, component.host, taken, given)
+        if run.numbers is not None:
+            return STEP * len(run.numbers.steps)
         if component.adapter is not None:
             return 0.0
         names = [each.component for each in _members(component)] or [component.name]

@@ -64,10 +64,10 @@ def _judged(op: Invoke, free: set[str], plan: Plan) -> Invoke:
 
 
 def _is_plain(op: Invoke, plan: Plan) -> bool:
-    """A graph that a session runs, and that no request changes or replaces."""
+    """A graph that a session runs, or numpy in its place, and that no request changes or replaces."""
     component = plan.component(op.component)
-    session = component.adapter is None and component.host is None
-    return session and not component.overridable and not op.adapted and component.pure and not _hands_on(op, plan)
+    graph = component.adapter is None and not op.adapted
+    return graph and not component.overridable and component.pure and not _hands_on(op, plan)
 
 
 def _lasting(loop: Loop, body: tuple[Op, ...], plan: Plan) -> Iterator[str]:

@@ -22,8 +22,10 @@ from genai_compiler.plan.settled_loops import Surroundings, has_shorter_way, run
 from genai_compiler.plan.uses import all_reads, defines
 from genai_compiler.read.single_numbers import DTYPES, GraphOfNumbers, NotNumbers, NumberProgram, number_program
 
+STEP = 0.04
+"""Microseconds of a step, about."""
 MOST = 60
-"""Steps up to which Python is certainly faster than a session: 0.04 us each beside 3 at least (ONNX Runtime 1.32)."""
+"""Steps up to which Python is certainly faster than a session: it takes 3 us at least (ONNX Runtime 1.32)."""
 
 
 def use_numbers(plan: Plan, profile: Profile) -> Plan:
