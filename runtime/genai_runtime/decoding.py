@@ -20,7 +20,7 @@ from genai_runtime.request import Request
 from genai_runtime.run_logits import run_logits
 from genai_runtime.sessions import Sessions
 from genai_runtime.state import Lengths as Lengths
-from genai_runtime.state import Room, Slot
+from genai_runtime.state import Room, Slot, zeroed_scores
 from genai_runtime.values import NUMPY, Array, Value, to_array, view
 
 
@@ -200,7 +200,7 @@ class Decoding:
         longest = int(lengths.max())
         self.room = Room(longest, min(longest + limit, spec.capacity or context or longest + limit), spec.capacity)
         self.tokens = np.zeros((self.rows, 1), dtype=NUMPY[spec.token_dtype])
-        self.logits = np.zeros((self.rows, spec.vocab_size), dtype=np.float32)
+        self.logits = zeroed_scores(self.rows, spec.vocab_size)
 
     def prompt(self) -> None:
         """Run the whole prompt; `logits` then holds each row's own last position."""

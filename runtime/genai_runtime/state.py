@@ -18,6 +18,9 @@ ROWS, GROWTH, PAGES = -1, -2, -3
 FIRST_ROOM = 512
 """Tokens of room a shared buffer starts with beyond the prompt, when the request may need more."""
 
+UNHELD = (MemoryError, ValueError)
+"""What numpy raises for more than there is, and for more than can be addressed."""
+
 ALIGNED = 64
 """Bytes: where a buffer begins, a line of the cache as in ONNX Runtime's own allocator."""
 
@@ -70,24 +73,32 @@ def shape_of(slot: Slot, rows: int, length: int, pages: int = 0) -> tuple[int, .
 
 
 def empty_state(slots: Sequence[Slot], rows: int) -> list[Value]:
-    """Tensors of no tokens: what the first run of a growing state takes as past (fixed-size state starts as zeros)."""
-    values: list[Value] = []
-    for slot in slots:
-        value = binding.allocate(shape_of(slot, rows, 0), slot.dtype)
-        if GROWTH not in slot.dims:
-            binding.write(value, np.zeros(shape_of(slot, rows, 0), dtype=NUMPY[slot.dtype]))
-        values.append(value)
-    return values
+    """Tensors of no tokens: what the first run of a growing state takes as past (fixed-size state starts as zeros).
+
+    Raises RequestError `state-memory`.
+    """
+    try:
+        return [_empty(slot, shape_of(slot, rows, 0)) for slot in slots]
+    except (*UNHELD, *binding.RUN_FAILURES) as failure:
+        count = sum(_bytes(slot, rows, 0) for slot in slots)
+        raise _unheld(f"the state of {rows} rows takes", count) from failure
 
 
 def shared_state(slots: Sequence[Slot], rows: int, room: int, used: int) -> list[Array]:
     """Zeroed buffers with `room` tokens each, of which `used` will be used. Raises RequestError `state-memory`."""
     try:
         return zeroed([(shape_of(slot, rows, room), NUMPY[slot.dtype]) for slot in slots], 2 * used >= room)
-    except MemoryError as failure:
+    except UNHELD as failure:
         count = sum(_bytes(slot, rows, room) for slot in slots)
-        what = f"the state of {rows} rows x {room} tokens takes {count / 1e6:.0f} MB, which this process can't have"
-        raise RequestError("state-memory", what, help="ask for fewer new tokens (max_new_tokens) or rows") from failure
+        raise _unheld(f"the state of {rows} rows x {room} tokens takes", count) from failure
+
+
+def zeroed_scores(rows: int, vocabulary: int) -> Array:
+    """float32 [rows, vocabulary]. Raises RequestError `state-memory`."""
+    try:
+        return np.zeros((rows, vocabulary), dtype=np.float32)
+    except UNHELD as failure:
+        raise _unheld(f"the scores of {rows} rows x {vocabulary} tokens take", 4 * rows * vocabulary) from failure
 
 
 def zeroed(forms: Sequence[tuple[tuple[int, ...], DTypeLike]], together: bool) -> list[Array]:
@@ -116,5 +127,17 @@ def grow(slots: Sequence[Slot], state: Sequence[Array], used: int, room: int) ->
     return larger
 
 
+def _empty(slot: Slot, shape: tuple[int, ...]) -> Value:
+    value = binding.allocate(shape, slot.dtype)
+    if GROWTH not in slot.dims:
+        binding.write(value, np.zeros(shape, dtype=NUMPY[slot.dtype]))
+    return value
+
+
 def _bytes(slot: Slot, rows: int, room: int) -> int:
-    return int(np.prod(shape_of(slot, rows, room), dtype=np.int64)) * np.dtype(NUMPY[slot.dtype]).itemsize
+    return math.prod(shape_of(slot, rows, room)) * np.dtype(NUMPY[slot.dtype]).itemsize
+
+
+def _unheld(taking: str, count: int) -> RequestError:
+    what = f"{taking} {count / 1e6:.0f} MB, which this process can't have"
+    return RequestError("state-memory", what, help="ask for fewer new tokens (max_new_tokens) or rows")

@@ -7,8 +7,8 @@ from typing import Any
 import genai_runtime
 import numpy as np
 import pytest
-from genai_runtime import binding
-from genai_runtime.state import GROWTH, ROWS, Slot, grow, shared_state
+from genai_runtime import RequestError, binding
+from genai_runtime.state import GROWTH, ROWS, Slot, empty_state, grow, shared_state, zeroed_scores
 from genai_runtime.values import Array
 
 SLOTS = [Slot("k", "nk", "float32", (ROWS, 3, GROWTH, 5)), Slot("v", "nv", "float16", (ROWS, 1, GROWTH, 7)),
@@ -80,3 +80,19 @@ def test_tensors_that_a_step_makes(
             assert len(made_now.tokens) == steps
             counts.append(count)
     assert counts[1] - counts[0] == 10 * made
+
+
+@pytest.mark.parametrize("extent", [1 << 44, 1 << 62, (1 << 63) - 1])
+def test_what_no_machine_holds_is_told_in_its_own_terms(extent: int) -> None:
+    """A graph may state any extent: numpy raises one error for what there is not, another for what has no address."""
+    grows, fixed = Slot("past", "present", "float32", (ROWS, 1, GROWTH, 8)), Slot("p", "q", "float32", (ROWS, extent))
+    made: list[tuple[Callable[[], object], int]] = [
+        (lambda: shared_state([grows], 3, extent, 1), 3 * extent * 8 * 4),
+        (lambda: shared_state([grows], 3, extent, extent), 3 * extent * 8 * 4),
+        (lambda: empty_state([fixed], 3), 3 * extent * 4),
+        (lambda: zeroed_scores(3, extent), 3 * extent * 4),
+    ]
+    for make, count in made:
+        with pytest.raises(RequestError, match=f"{count / 1e6:.0f} MB") as caught:
+            make()
+        assert caught.value.code == "state-memory"
