@@ -13,7 +13,7 @@ from genai_compiler.convert import Converted, convert_package, write_document
 from genai_compiler.convert_ort import convert_ort
 from genai_compiler.missing import library
 from genai_compiler.problem import CompileError, disk_problem, printable
-from genai_compiler.read.below import hold_name
+from genai_compiler.read.below import hold_package_name
 from genai_compiler.read.ort_format import has_ort_format
 from genai_compiler.typed_words import Parser, path
 from genai_compiler.writable import hold_file
@@ -25,7 +25,7 @@ def convert(argv: Sequence[str]) -> int:
     """Run `genai-compile convert` with what stands behind that word; returns the exit code."""
     arguments = _parser().parsed(argv)
     try:
-        hold_name(arguments.package)
+        hold_package_name(arguments.package)
         graph = has_ort_format(arguments.package)
         if graph and arguments.output is None:
             print("a graph is written to a file: name it with -o", file=sys.stderr)

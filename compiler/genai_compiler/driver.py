@@ -51,7 +51,7 @@ from genai_compiler.plan.task_views import task_views
 from genai_compiler.plan.text import plan_text
 from genai_compiler.plan.verify import changed_effects, verify
 from genai_compiler.problem import CompileError, InternalError, Problem, errors, ordered
-from genai_compiler.read.below import hold_name
+from genai_compiler.read.below import hold_package_name
 from genai_compiler.read.hint_sources import SourcedHints, caller_hints, file_hints
 from genai_compiler.read.hints import ExecutionHints
 from genai_compiler.read.load import GENAI_CONFIG, GENAI_CONFIG_V2, load_package
@@ -129,7 +129,7 @@ def compile_package(
     root, options, trace = Path(package), options if options is not None else Options(), trace or _silent
     check_options(options, Options, STAGES)
     check_left_out(options.without, [each.__name__ for each in PASSES])
-    hold_name(root)
+    hold_package_name(root)
     hints_of(options)  # a file that is wrong is told before the work
     with held_still(root) as hold:
         if not options.artifacts:

@@ -4,12 +4,10 @@ A file stands in a folder that is there and replaces no file but with --force; a
 above it (emit/target.py says what it replaces).
 """
 
-import errno
-import os
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
+from genai_compiler.file_names import name_fault
 from genai_compiler.problem import CompileError, Place, Problem, disk_problem
 
 
@@ -43,12 +41,8 @@ def hold_folder(folder: Path) -> None:
 
 def hold_name(place: Path) -> None:
     """It is a name that a file may have. Raises CompileError as hold_folder."""
-    try:
-        with suppress(FileNotFoundError):
-            os.lstat(place)
-    except (OSError, ValueError) as failure:
-        said = failure if isinstance(failure, OSError) else OSError(errno.EINVAL, str(failure), str(place))
-        raise CompileError([disk_problem(said, place)]) from failure
+    if (failure := name_fault(place)) is not None:
+        raise CompileError([disk_problem(failure, place)]) from failure
 
 
 def _write_in(folder: Path) -> None:

@@ -248,3 +248,26 @@ def test_numbers_that_are_none_are_refused(number: str, tmp_path: Path) -> None:
         MINIMAL.rstrip().removesuffix("}") + f', "generation": {{"logits": [{{"op": "top_p", "value": {number}}}]}}}}'
     )
     assert [each for each in problems(package(tmp_path / "p", text, lone())) if each.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("operation", "help"),
+    [
+        ({"op": "top_k", "vale": 3}, "did you mean value?"),
+        ({"op": "top_k", "value": 3, "zzz": 1}, "known here: op, value"),
+        ({"op": "logit_bias", "map": {}, "zzz": 1}, "known here: op, map"),
+        ({"op": "sample", "zzz": 1}, "known here: op"),
+        ({"op": "logit_bias", "maps": {}}, "did you mean map?"),
+        (
+            {"op": "topk", "zzz": 1},
+            "known here: op, value, map, backend, mode, alpha, expert, amateur, grammar, stateful",
+        ),
+        ({"zzz": 1}, "known here: op, value, map, backend, mode, alpha, expert, amateur, grammar, stateful"),
+    ],
+)
+def test_a_field_that_is_none_is_held_against_those_of_its_operation(
+    operation: dict[str, Any], help: str, tmp_path: Path
+) -> None:
+    found = problems(package(tmp_path / "p", document(operation), lone()))
+    (told,) = [each for each in found if each.code == "unknown-field"]
+    assert told.help == help

@@ -9,10 +9,8 @@ from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.document import GenerationDefaults, RuntimeRole, Workflow
 from genai_compiler.read.package import Package
 from genai_compiler.read.places import as_written, format_path
+from genai_compiler.read.score_bounds import FORBIDS, LARGEST, SMALLEST_TEMPERATURE, bias_fault, is_token
 from genai_compiler.read.suggest import did_you_mean
-
-SMALLEST_TEMPERATURE, LARGEST = 1e-30, 1e30
-"""Bounds of the runtime's sampler: beyond them it refuses every request."""
 
 CARRIED = {
     "temperature": "sampling_temperature",
@@ -106,15 +104,12 @@ def _biases(bias: Any, package: Package) -> Iterator[Found]:
     ids = [each for each in (package.text.ids.count, package.sampled_ids or 0, _width(package)) if each]
     entries: dict[Any, Any] = bias
     for token, delta in entries.items():
-        known = isinstance(token, str) and token.isascii() and token.isdigit() and str(int(token[:19])) == token
-        number = isinstance(delta, int | float) and not isinstance(delta, bool) and abs(delta) <= LARGEST
-        if not known or (ids and int(token) >= min(ids)):
+        if not is_token(token) or (ids and int(token) >= min(ids)):
             what = f"logit_bias names {as_written(token)}, which is no token id"
             help = f"ids end at {min(ids) - 1}" if ids else "ids are whole numbers from 0 on"
             yield "bad-value", path, what, help, Severity.ERROR
-        elif not number:
-            what = f"the bias of token {token} is {as_written(delta)}; it must be a number within -1e30 and 1e30"
-            yield "bad-value", path, what, "-100 forbids a token in practice", Severity.ERROR
+        elif what := bias_fault(token, delta):
+            yield "bad-value", path, what, FORBIDS, Severity.ERROR
 
 
 def _width(package: Package) -> int:

@@ -21,7 +21,7 @@ from genai_compiler.lower.merge_facts import (
     merge_vocabulary,
 )
 from genai_compiler.lower.merge_fixed import merge_fixed_states
-from genai_compiler.lower.merge_paged import check_groups, merge_paged, with_pages
+from genai_compiler.lower.merge_paged import check_groups, merge_paged, unused_batching, with_pages
 from genai_compiler.lower.output_start import start_doubts, start_of_single
 from genai_compiler.lower.plain_state import plain_state
 from genai_compiler.lower.search_defaults import prompt_chunk, search_defaults
@@ -136,7 +136,7 @@ def config_decoder(
         own_start, unread = start_of_single(config)
     has_state = bool(ports.keys or ports.values or ports.fixed or ports.combined)
     problems = [*port_problems, *merge.problems, *text_problems, *search_problems, *unread]
-    problems += check_graph(model, artifact, has_state, mask)
+    problems += [*unused_batching(config, paged is not None), *check_graph(model, artifact, has_state, mask)]
     problems += absent_ports(config, signature)
     spot = named(config, config.start_path)
     problems += start_doubts(start.prompt, own_start, spot, format_path(config.start_path))

@@ -12,10 +12,11 @@ from genai_compiler.lower.config_models import media_notes
 from genai_compiler.lower.lowered import LoweredGraph
 from genai_compiler.lower.match_state import match_layers
 from genai_compiler.lower.matching import Matching
+from genai_compiler.lower.search_defaults import prompt_chunk
 from genai_compiler.lower.single_pass import OF_GENERATION, note, single_pass
 from genai_compiler.lower.unrunnable import check_graph
 from genai_compiler.problem import CompileError, Problem, errors, ordered
-from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, read_genai_config
+from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named, read_genai_config
 from genai_compiler.read.sentence_modules import read_sentence_modules
 from genai_compiler.read.signature import Signature, load_graph, signature_of
 from genai_compiler.read.text_facts import read_text_facts
@@ -42,8 +43,8 @@ def lower_encoder(root: Path) -> LoweredGraph | None:
     found += [each for each in doubts if each.code not in OF_GENERATION]
     if errors(found):
         raise CompileError(found)
-    named = artifact, model, signature
-    document, warned = single_pass(*named, pooling, config.vocab_size, media_notes(root, config))
+    notes = media_notes(root, config)
+    document, warned = single_pass(artifact, model, signature, pooling, config.vocab_size, notes)
     return LoweredGraph(
         document=document,
         problems=ordered([*found, *unclear, *warned]),
@@ -52,6 +53,7 @@ def lower_encoder(root: Path) -> LoweredGraph | None:
         providers=config.decoder.session.providers,
         session_options=config.decoder.session,
         signature=signature,
+        chunk=prompt_chunk(config.search, lambda key: named(config, ("search", key))),
     )
 
 

@@ -46,6 +46,7 @@ def lower_genai_config(root: Path) -> Lowered:
         decoder = config_decoder(root, config, artifact)
         document = decoder_document(decoder.facts, decoder.text.eos, decoder.defaults)
         document, doubts = _drafted(root, config, document, decoder.facts)
+        doubts += _media_tokens(config)
         return decoder.lowered(config, document, [*found, *doubts])
     except CompileError as error:
         raise CompileError([*found, *error.problems]) from error
@@ -67,6 +68,15 @@ def _drafted(
     except Undrivable as why:
         what = f"'draft' speeds up decoding without changing a token; it is not used: {why}"
         return document, [Problem("ignored-key", *named(config, path), what, "", Severity.WARNING)]
+
+
+def _media_tokens(config: GenaiConfig) -> Iterator[Problem]:
+    """Tokens that stand for entries of media, where no model takes any: such a decoder looks all ids up."""
+    model = config.text.root["model"]
+    for key in ("image_token_id", "audio_token_id", "video_token_id", "vision_start_token_id", "boa_token_id"):
+        if model.get(key) is not None:
+            what = f"{key!r} has no effect: the package has no model for media, and its decoder takes token ids alone"
+            yield Problem("ignored-key", *named(config, ("model", key)), what, "remove it", Severity.WARNING)
 
 
 def _own_options(config: GenaiConfig, draft: DraftConfig) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from genai_compiler.lower.decoder_facts import PROMPT, DecoderFacts, told_cache
 from genai_compiler.lower.decoder_workflow import decoder_document
 from genai_compiler.lower.genai_config_v1 import UNKNOWN_LENGTH
 from genai_compiler.lower.lowered import Lowered, LoweredGraph
+from genai_compiler.lower.merge_paged import unused_batching
 from genai_compiler.lower.native_code import refuse_native_code
 from genai_compiler.lower.pipeline_cut import find_cut
 from genai_compiler.lower.pipeline_devices import session_options
@@ -188,6 +189,7 @@ def _lowered(reading: _Reading, resolving: Resolving) -> Lowered:
     facts, text, doubts = _facts(reading, found_around, resolving)
     defaults, found = _defaults(form, config, facts.max_sequence_length, facts.sampled_ids)
     found = (*found, *bias_faults(form.text, facts.sampled_ids, text.ids.count))
+    found = (*found, *unused_batching(form.text.base, facts.paged is not None))
     if errors((*form.text.problems, *resolving.problems, *doubts, *found)):
         raise CompileError((*doubts, *found))
     plain = decoder_document(facts, text.eos, defaults)

@@ -1,5 +1,6 @@
 """Caches in pages, as the graph has them; what it leaves open the configuration fills."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -7,7 +8,8 @@ from genai_compiler.lower.decoder_facts import FixedState, PagedCache, PagedStat
 from genai_compiler.lower.match_ports import MatchedPorts
 from genai_compiler.lower.match_state import LayerPorts, spell_pair
 from genai_compiler.lower.merge_facts import Merge, check_layers, check_sizes, ranges
-from genai_compiler.read.genai_config import StateGroupConfig
+from genai_compiler.problem import Problem, Severity
+from genai_compiler.read.genai_config import GenaiConfig, StateGroupConfig, named
 from genai_compiler.read.places import DocPath, format_path
 
 BLOCK = 256
@@ -33,6 +35,18 @@ def merge_paged(ports: MatchedPorts, block: int | None, merge: Merge) -> PagedCa
             merge.report("wrong-port", merge.path("key"), what, "export with pages of one size", True)
     paged = ports.paged
     return PagedCache(paged.cumulative, paged.past, paged.table, paged.metadata, states)
+
+
+def unused_batching(config: GenaiConfig, paged: bool) -> Iterator[Problem]:
+    """The warning that `engine.dynamic_batching` speaks of pages which the graph has not.
+
+    Beside state groups the reference asks for that block, whatever caches they have (reference, 1.18).
+    """
+    engine = config.text.root.get("engine") if isinstance(config.text.root, dict) else None
+    if not paged and not config.state_groups and isinstance(engine, dict) and engine.get("dynamic_batching"):
+        what = "'dynamic_batching' has no effect: the decoder's graph keeps no caches in pages"
+        spot = named(config, ("engine", "dynamic_batching"))
+        yield Problem("ignored-key", *spot, what, "remove it, or export for paged attention", Severity.WARNING)
 
 
 def _state(role: Literal["key", "value"], each: LayerPorts, block: int | None, merge: Merge) -> PagedState | None:

@@ -1,5 +1,6 @@
 """What a version 2 pipeline says of its media, and the document of its decoder with what runs beside it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from genai_compiler.lower.composite import media_stages, with_rows
@@ -11,7 +12,7 @@ from genai_compiler.lower.placed_features import placed_document
 from genai_compiler.lower.single_pass import common_rows
 from genai_compiler.lower.source_end import with_end
 from genai_compiler.lower.with_media import with_media
-from genai_compiler.problem import Problem
+from genai_compiler.problem import Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig
 from genai_compiler.read.pipeline_form import PIPELINE, PipelineForm
 from genai_compiler.read.places import DocPath, format_path
@@ -56,4 +57,15 @@ def beside(
     plain = plain if around.placed is None else placed_document(plain, facts)
     document, of_media = with_media(plain, once, media, media_notes(form), facts, tokenizer)
     document, of_source = with_end(document, once, facts, config, text.eos)
-    return document, (*of_media, *of_source)
+    alone = around.front is None and around.placed is None and not around.stages
+    return document, (*of_media, *of_source, *(_without_media(form) if alone else ()))
+
+
+def _without_media(form: PipelineForm) -> Iterator[Problem]:
+    """Tokens that stand for entries of media, where no session takes any: such a decoder looks all ids up."""
+    for key in ("image_token", "audio_token", "video_token"):
+        if getattr(form.text.document.tokens, key, None) is not None:
+            path: DocPath = ("tokens", key)
+            what = f"{key!r} has no effect: no session takes media, and the decoder takes token ids alone"
+            spot = form.text.places.find(path), format_path(path)
+            yield Problem("ignored-key", *spot, what, "remove it", Severity.WARNING)

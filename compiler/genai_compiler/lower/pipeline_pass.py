@@ -21,8 +21,10 @@ from genai_compiler.lower.pipeline_edges import (
     with_equal_names,
 )
 from genai_compiler.lower.pipeline_outputs import check_processors
+from genai_compiler.lower.pipeline_request import spots_of_search
 from genai_compiler.lower.plain_encoder import encoder_inputs
 from genai_compiler.lower.plain_ports import plain_ports
+from genai_compiler.lower.search_defaults import prompt_chunk
 from genai_compiler.lower.single_front import with_files
 from genai_compiler.lower.single_pass import OF_GENERATION, Given, common_rows, given_document, note, of_rows
 from genai_compiler.lower.stages import Stage, StageInput
@@ -92,6 +94,7 @@ def lower_pass(form: PipelineForm, config: GenaiConfig, notes: MediaNotes, resol
         providers=options.providers,
         session_options=options,
         signature=graphs.signatures[last],
+        chunk=prompt_chunk(config.search, spots_of_search(form, config)),
         hints=tuple(
             replace(each, component=component_of(last)) if each.component == "decoder" else each for each in hints
         ),

@@ -66,6 +66,17 @@ def lower_plain(root: Path, graphs: Sequence[str] = ()) -> LoweredGraph:
     """
     config, places = _side_file(root, CONFIG)
     stated = StatedNumbers.of(config)
+    doubts = stated.doubts(places)
+    try:
+        lowered = _lowered(root, graphs, config, places, stated)
+    except CompileError as refused:
+        raise CompileError((*refused.problems, *doubts)) from refused
+    return replace(lowered, problems=ordered((*lowered.problems, *doubts)))
+
+
+def _lowered(
+    root: Path, graphs: Sequence[str], config: Mapping[str, Any], places: Places, stated: StatedNumbers
+) -> LoweredGraph:
     parts, choice = _parts(root, graphs, stated, config)
     if choice.document:
         joined = lower_joined(root, parts, choice.document, stated, SideFiles(config, places, *_generation(root)))

@@ -10,7 +10,9 @@ from genai_compiler.lower.bare_decoder import DecoderSource
 from genai_compiler.lower.plain_pair import Pair
 from genai_compiler.lower.stated import Fact, Stated
 from genai_compiler.lower.switched_state import SwitchedDecoder
-from genai_compiler.read.places import DocPath
+from genai_compiler.problem import Problem
+from genai_compiler.read.places import DocPath, Places
+from genai_compiler.read.side_files import is_whole, odd_number
 from genai_compiler.read.signature import Signature, load_graph, signature_of
 
 _TEXT_PART = "text_config"
@@ -26,11 +28,14 @@ _HEADS, _WIDTH = ("num_attention_heads", "n_head", "n_heads"), ("hidden_size", "
 
 @dataclass(frozen=True)
 class StatedNumbers:
-    """numbers: by fact; keys: where each stands, or would. derived: what the file only implies."""
+    """numbers: by fact; keys: where each stands, or would. derived: what the file only implies. odd: path and
+    value of what stands at such keys and is no number.
+    """
 
     numbers: Mapping[Fact, int]
     keys: Mapping[Fact, DocPath]
     derived: Mapping[Fact, int]
+    odd: tuple[tuple[DocPath, object], ...] = ()
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "StatedNumbers":
@@ -49,7 +54,13 @@ class StatedNumbers:
         derived: dict[Fact, int] = {} if heads is None else {"kv_heads": heads}
         if heads is not None and width is not None and width % heads == 0:
             derived["head_size"] = width // heads
-        return cls(numbers, keys, derived)
+        names = sorted({name for group in (*_KEYS.values(), _HEADS, _WIDTH) for name in group} & holder.keys())
+        odd = tuple(((*start, each), holder[each]) for each in names if _is_odd(holder[each]))
+        return cls(numbers, keys, derived, odd)
+
+    def doubts(self, places: Places) -> tuple[Problem, ...]:
+        """Warnings for what is no number. places: of the file."""
+        return tuple(odd_number(places.find(path), path, value) for path, value in self.odd)
 
     def implied(self, signature: Signature, caches: Iterable[str]) -> dict[Fact, int]:
         """What the file only implies, of extents that the graph leaves open. caches: inputs of the graph."""
@@ -58,6 +69,11 @@ class StatedNumbers:
         axes: tuple[tuple[Fact, int], ...] = (("kv_heads", 1), ("head_size", 3))
         left = {fact for fact, axis in axes if any(not isinstance(shape[axis], int) for shape in shapes)}
         return {fact: n for fact, n in self.derived.items() if fact in left and fact not in self.numbers}
+
+
+def _is_odd(value: object) -> bool:
+    """Whether a value is stated and can't be a number of things; a list has one a layer, which no fact here is."""
+    return value is not None and not isinstance(value, list) and not (is_whole(value) and value > 0)
 
 
 def _number(holder: Mapping[str, Any], name: str) -> int | None:

@@ -7,11 +7,11 @@ top_k defaults to 50, top_p 0 beside a top_k means "no nucleus".
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from genai_compiler.check.generation_defaults import LARGEST, SMALLEST_TEMPERATURE
 from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import GenaiConfig, named
 from genai_compiler.read.places import as_written
 from genai_compiler.read.prompt_chunk import PromptChunk
+from genai_compiler.read.score_bounds import LARGEST, SMALLEST_TEMPERATURE
 
 _TOP_K = 50
 Report = Callable[..., None]

@@ -17,7 +17,9 @@ def with_prompt_chunks(plan: Plan, asked: PromptChunk | None) -> tuple[Plan, tup
     """The plan whose decoder takes prompts as the package asks, and what is to be said where it can't."""
     if asked is None:
         return plan, ()
-    why = undivided(plan.decoder, plan.groups) or ("" if takes_prompts(plan) else "prompts go to another graph")
+    loops = any(isinstance(op, Loop) for op in walk(plan.body))
+    why = undivided(plan.decoder, plan.groups) if loops else "the package generates nothing"
+    why = why or ("" if takes_prompts(plan) else "prompts go to another graph")
     if plan.decoder is not None and not why:
         note = (
             f"prompt_chunks: prompts of one row above {asked.size} tokens go in by runs of {asked.size}: {asked.path}"

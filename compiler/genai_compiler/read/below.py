@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from genai_compiler.file_names import name_fault
 from genai_compiler.problem import CompileError, Place, Problem
 from genai_compiler.read.files import METADATA_NAMES
 from genai_compiler.read.genai_config import CONFIG_NAME
@@ -29,13 +30,11 @@ def not_a_package(root: Path) -> Problem | None:
     return None
 
 
-def hold_name(root: Path) -> None:
+def hold_package_name(root: Path) -> None:
     """A package's path is one that the operating system could have. Raises CompileError `no-package`."""
-    try:
-        root.exists()
-    except (OSError, ValueError) as failure:
-        said = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
-        what = f"there can be no package '{root}': {said}"
+    failure = name_fault(root)
+    if failure is not None and not isinstance(failure, NotADirectoryError):  # that is as absent as any other
+        what = f"there can be no package '{root}': {failure.strerror or failure}"
         help = "name the folder that holds inference_metadata.yaml or genai_config.json"
         raise CompileError([Problem("no-package", Place(root.name), "", what, help)]) from failure
 

@@ -49,7 +49,7 @@ class _Fault:
     ) -> None:
         self.root, self.found, self.context, self.places = root, found, context, places
         self.path, self.owner = found.path, found.owner.__name__ if found.owner else ""
-        self.value = value_at(data, found.path)
+        self.value, self.holder = value_at(data, found.path), value_at(data, found.path[:-1])
         self.hint = self.owner in _HINT_STRUCTS
 
     def problem(self, code: str, rule: str, what: str, help: str = "", path: DocPath | None = None) -> Problem:
@@ -71,7 +71,8 @@ def _unknown(fault: _Fault) -> Faults:
     else:
         rule = "V023" if fault.owner == "ExecutionHints" else rule
         help = ELSEWHERE.get((fault.owner, name)) or in_place_of(fault.root, fault.path[:-1], name)
-        help = help or did_you_mean(name, known)
+        beside = getattr(owner, "fields_beside", None)
+        help = help or did_you_mean(name, known if beside is None else beside(fault.holder))
         yield fault.problem("unknown-field", rule, what, help)
 
 

@@ -19,7 +19,7 @@ from genai_compiler.lower.single_front import processor_notes
 from genai_compiler.problem import CompileError, Place, Problem, Severity, errors
 from genai_compiler.read.absent import NOT_RUNNABLE, assumption, stand_in, with_flag
 from genai_compiler.read.artifacts import ArtifactFault, find_artifact
-from genai_compiler.read.below import hold_name, near_folder, not_a_package
+from genai_compiler.read.below import hold_package_name, near_folder, not_a_package
 from genai_compiler.read.config_json import parse_config
 from genai_compiler.read.document import Metadata, OnnxImplementation
 from genai_compiler.read.files import METADATA_NAMES, find_metadata, read_document
@@ -50,7 +50,7 @@ def load_package(root: Path, complete: bool = True, graph: str | Sequence[str] |
     complete: False stands in for files that are absent; `root` may then be a document alone. graph: the file (or
     files) to take of a folder that declares none.
     """
-    hold_name(root)
+    hold_package_name(root)
     try:
         if not complete and _is_document(root):
             return _from_metadata(root.parent, root, complete)

@@ -4,7 +4,7 @@ A draft changes no token, so all that remains of a strategy is who drafts and ho
 other drafts, or would accept what the target itself would not choose, is refused by name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from genai_compiler.read.pipeline_config import PipelineEntry, SessionEntry
@@ -51,7 +51,7 @@ def drafting_of(pipeline: PipelineEntry, sessions: Sessions, target: str, report
     stated: dict[DocPath, str | None] = {(*ROLES, "draft"): pipeline.roles.draft}
     if strategy is not None:
         stated[*_DRAFT, "session"] = strategy.draft.session
-    name = _one(stated, sessions, report)
+    name = _one(stated, sessions, report) or _meant(stated, {*sessions} - {target})
     path = next((each for each, said in stated.items() if said == name), STRATEGY)
     if name and name == target:
         report("bad-value", path, f"{name!r} is the target of its own drafts", "name another session")
@@ -94,6 +94,13 @@ def _one(stated: Mapping[DocPath, str | None], sessions: Sessions, report: Repor
         else:
             found.setdefault(name, path)
     return next(iter(found), "")
+
+
+def _meant(stated: Mapping[DocPath, str | None], others: Collection[str]) -> str:
+    """Which session a name that is none was meant for, so that it is not told that nothing runs this one, too."""
+    wrong = next((name for name in stated.values() if name is not None), None)
+    near = closest(wrong, others) if wrong is not None else None
+    return near or (next(iter(others)) if wrong is not None and len(others) == 1 else "")
 
 
 def _refused(strategy: StrategyEntry) -> Iterator[tuple[str, DocPath, str, str]]:

@@ -4,6 +4,7 @@ done to scores.
 Only their forms; `pipeline_drafts` and `pipeline_logits` say what of them is compiled.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,6 +17,11 @@ ACCEPTANCES = ("greedy", "rejection_sampling", "typical")
 OPERATIONS = (
     "repetition_penalty", "min_length", "logit_bias", "grammar", "combine", "temperature", "top_k", "top_p", "sample",
 )  # fmt: skip
+TAKES: Mapping[str, str] = {
+    "logit_bias": "map",
+    **dict.fromkeys(("repetition_penalty", "min_length", "temperature", "top_k", "top_p"), "value"),
+}
+"""Operation on scores -> the field that it takes beside `op`."""
 
 
 class Roles(Closed):
@@ -94,6 +100,14 @@ class LogitsEntry(Closed):
     amateur: Name | None = None
     grammar: Any = None
     stateful: bool | None = None
+
+    @classmethod
+    def fields_beside(cls, stated: Mapping[str, object]) -> Iterable[str]:
+        """The fields that mean something to the operation that is stated."""
+        op = stated.get("op")
+        if not isinstance(op, str) or op not in OPERATIONS or op in ("combine", "grammar"):
+            return cls.model_fields
+        return ("op", TAKES[op]) if op in TAKES else ("op",)
 
 
 class KvCacheWish(Closed):

@@ -8,24 +8,18 @@ The choice gathers its three numbers, so their order has no meaning.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 
 from genai_compiler.problem import Problem
-from genai_compiler.read.pipeline_extensions import OPERATIONS, LogitsEntry
+from genai_compiler.read.pipeline_extensions import OPERATIONS, TAKES, LogitsEntry
 from genai_compiler.read.pipeline_form import Resolving
 from genai_compiler.read.pipeline_text import PipelineText
 from genai_compiler.read.places import DocPath, as_written, format_path
+from genai_compiler.read.score_bounds import FORBIDS, bias_fault, is_token
 from genai_compiler.read.suggest import closest
 
 LOGITS: DocPath = ("generation", "logits")
-LARGEST = 1e30
-"""The largest bias: the runtime adds it in float32."""
 MOST_OPERATIONS = 64
-_IN_PLACE = ("logit_bias", "min_length", "repetition_penalty")
-_CHOICE = ("temperature", "top_k", "top_p")
 _WHOLE = ("min_length", "top_k")
-_TAKES: Mapping[str, str] = {**dict.fromkeys((*_IN_PLACE[1:], *_CHOICE), "value"), "logit_bias": "map"}
-"""Operation -> the field that it takes."""
 _WAYS_OUT: Mapping[str, tuple[str, str]] = {
     "combine": (
         "mixes the scores of several sessions, which is not compiled",
@@ -117,7 +111,7 @@ def _is_known(each: LogitsEntry, path: DocPath, resolving: Resolving) -> bool:
 
 def _fits(each: LogitsEntry, path: DocPath, resolving: Resolving) -> bool:
     """Whether an operation has what it takes, and nothing else."""
-    wanted, stated = _TAKES.get(each.op, ""), each.model_dump(exclude_none=True)
+    wanted, stated = TAKES.get(each.op, ""), each.model_dump(exclude_none=True)
     for key in sorted({*stated} - {"op", wanted}):
         resolving.report("bad-value", (*path, key), f"{key!r} means nothing to {each.op}", f"remove {key}")
     if wanted and wanted not in stated:
@@ -134,14 +128,11 @@ def _fits(each: LogitsEntry, path: DocPath, resolving: Resolving) -> bool:
 
 def _biases(each: LogitsEntry, path: DocPath, resolving: Resolving) -> Iterator[bool]:
     for token, delta in (each.map or {}).items():
-        id_fits = token.isascii() and token.isdigit() and len(token) < 19 and str(int(token)) == token
-        if not id_fits:
-            what = f"{token!r} is no token id"
-            resolving.report("bad-value", (*path, "map", token), what, 'write ids as "7"')
-        elif not (isfinite(delta) and abs(delta) <= LARGEST):
-            what = f"the bias of token {token} is {delta:g}; it lies within -1e30 and 1e30"
-            resolving.report("bad-value", (*path, "map", token), what, "-100 forbids a token in practice")
-        yield id_fits and isfinite(delta) and abs(delta) <= LARGEST
+        what, help = (bias_fault(token, delta), FORBIDS) if is_token(token) else (
+            f"{token!r} is no token id", 'write ids as "7"')  # fmt: skip
+        if what:
+            resolving.report("bad-value", (*path, "map", token), what, help)
+        yield not what
 
 
 def _take(each: LogitsEntry, path: DocPath, made: LogitsOrder) -> None:

@@ -4,23 +4,20 @@ End ids are the union of every source, because each of them is the only right on
 generation_config.json, a list in genai_config.json, the tokenizer's own end token).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from genai_compiler.problem import CompileError, Place, Problem, Severity
-from genai_compiler.read.artifacts import ArtifactFault, find_artifact
+from genai_compiler.problem import Place, Problem, Severity
 from genai_compiler.read.genai_config import CONFIG_NAME, GenaiConfig, named
-from genai_compiler.read.json_file import json_of
 from genai_compiler.read.places import DocPath, format_path
+from genai_compiler.read.side_files import SideFile, SideFiles, token_text
 from genai_compiler.read.token_ids import TokenIds, token_ids
-from genai_compiler.read.wording import shown
 
 _PROCESSOR = "processor_config.json"
 _MOST_DIGITS = 18  # of an id that is written as a key
 _NO_IDS = TokenIds()
-MAX_BYTES = 256 << 20  # tokenizers of large vocabularies take tens of MB
 
 
 @dataclass(frozen=True)
@@ -66,17 +63,19 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
     (tokenizer, a warning: token ids still run), malformed-json.
     """
     problems: list[Problem] = []
-    files = _SideFiles(root, config.tokenizer_dir, problems)
+    files = SideFiles(root, config.tokenizer_dir, problems)
     tokenizer = files.load("tokenizer.json")
-    side = {name: files.load(name) for name in ("generation_config.json", "tokenizer_config.json", "config.json")}
-    special = files.load("special_tokens_map.json")
-    ids = _Ids(tokenizer, side["tokenizer_config.json"])
-    said = _end_claims(config, side, special, ids)
-    end_ids = _checked(said, vocabulary, config, problems)
-    first = _FirstIds(config, {files.place(name): stated for name, stated in side.items()}, vocabulary, problems)
+    names = ("generation_config.json", "tokenizer_config.json", "config.json", "special_tokens_map.json")
+    side = {name: files.open(name) for name in names}
+    for key in ("bos_token_id", "pad_token_id", "decoder_start_token_id"):
+        side["generation_config.json"].ids(key)  # tells what is none, also where the configuration's own ids count
+    ids = _Ids(tokenizer, side["tokenizer_config.json"].data)
+    said = _end_claims(config, side, ids)
+    end_ids = _checked(said, vocabulary, problems)
+    first = _FirstIds(config, [side[name] for name in names[:3]], vocabulary, problems)
     bos = first.of(config.bos, config.bos_path, "bos_token_id", side=1)
     pad = first.stated(config.pad, config.pad_path)
-    start = first.of(config.decoder_start, config.start_path, "decoder_start_token_id", side=len(side))
+    start = first.of(config.decoder_start, config.start_path, "decoder_start_token_id", side=3)
     if not end_ids:
         end_ids = _without_end(bool(said), pad, config, problems)
     if files.name("tokenizer.json") is None:
@@ -87,7 +86,7 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
         pad=pad if pad is not None else first.beside("pad_token_id", side=1),
         tokenizer=files.name("tokenizer.json"),
         tokenizer_config=files.name("tokenizer_config.json"),
-        chat_template=_chat_template(files, side["tokenizer_config.json"]),
+        chat_template=_chat_template(files, side["tokenizer_config.json"].data),
         special_tokens_map=files.name("special_tokens_map.json"),
         generation_config=files.name("generation_config.json"),
         context_length=_context_length(side),
@@ -95,51 +94,6 @@ def read_text_facts(root: Path, config: GenaiConfig, vocabulary: int | None) -> 
         ids=token_ids(tokenizer),
     )
     return facts, tuple(problems)
-
-
-@dataclass
-class _SideFiles:
-    """Optional JSON files of the package; a damaged one is a problem and reads as empty."""
-
-    root: Path
-    folder: str
-    problems: list[Problem]
-
-    def name(self, name: str) -> str | None:
-        """The package-relative name if the file is there."""
-        relative = f"{self.folder}/{name}" if self.folder else name
-        try:
-            return find_artifact(self.root, relative).name
-        except ArtifactFault as fault:
-            if fault.code != "missing-file":
-                self._add(fault.problem(Place(relative), ""))
-            elif (self.root / relative).is_symlink():
-                self._add(_broken_link(relative, str((self.root / relative).readlink())))
-            return None
-
-    def place(self, name: str) -> Place:
-        """The file, where it is or would be."""
-        return Place(f"{self.folder}/{name}" if self.folder else name)
-
-    def load(self, name: str) -> Mapping[str, Any]:
-        relative = self.name(name)
-        if relative is None:
-            return {}
-        try:
-            value = json_of(find_artifact(self.root, relative).file, relative, MAX_BYTES)
-        except CompileError as damaged:
-            for each in damaged.problems:
-                self._add(each)
-            return {}
-        if not isinstance(value, dict):
-            what = f"it holds {shown(value)}, and an object is expected"
-            self._add(Problem("malformed-json", Place(relative), "", what, "copy the file of the model again"))
-            return {}
-        return value
-
-    def _add(self, problem: Problem) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
 
 
 OTHER_FORMS: Mapping[str, str] = {
@@ -155,7 +109,7 @@ OTHER_FORMS: Mapping[str, str] = {
 """Files of tokenizers in forms that are not read, and what they hold."""
 
 
-def _without_tokenizer(files: _SideFiles) -> Problem:
+def _without_tokenizer(files: SideFiles) -> Problem:
     """The warning that text can't become ids; forms that are there and not read are named."""
     found = [f"{name} ({kind})" for name, kind in OTHER_FORMS.items() if files.name(name) is not None]
     place = f"{files.folder}/tokenizer.json" if files.folder else "tokenizer.json"
@@ -168,43 +122,42 @@ def _without_tokenizer(files: _SideFiles) -> Problem:
     return Problem("missing-file", Place(CONFIG_NAME), "", what, help, Severity.WARNING)
 
 
-def _broken_link(name: str, target: str) -> Problem:
-    what = f"{name!r} is a link to {target!r}, where no file is; it counts as absent"
-    return Problem("missing-file", Place(name), "", what, "copy the file in place of the link", Severity.WARNING)
+@dataclass(frozen=True)
+class _Claim:
+    """An id that a source names for an end token. spot: where that stands."""
+
+    id: int
+    said_by: str
+    spot: tuple[Place, str]
 
 
-def _end_claims(
-    config: GenaiConfig,
-    side: Mapping[str, Mapping[str, Any]],
-    special: Mapping[str, Any],
-    ids: "_Ids",
-) -> list[tuple[int, str]]:
-    """(id, who says so) of every source in turn."""
-    said = [(each, f"{CONFIG_NAME} {format_path(config.eos_path)}") for each in config.eos]
+def _end_claims(config: GenaiConfig, side: Mapping[str, SideFile], ids: "_Ids") -> list[_Claim]:
+    """The ids of every source in turn."""
+    own = f"{CONFIG_NAME} {format_path(config.eos_path)}"
+    said = [_Claim(each, own, named(config, config.eos_path)) for each in config.eos]
+    key: DocPath = ("eos_token_id",)
     for name in ("generation_config.json", "config.json"):
-        said += [(each, f"{name} eos_token_id") for each in _listed(side[name].get("eos_token_id"))]
-    for name, holder in (
-        ("tokenizer_config.json", side["tokenizer_config.json"]),
-        ("special_tokens_map.json", special),
-    ):
-        token = _content(holder.get("eos_token"))
+        file = side[name]
+        said += [_Claim(each, f"{name} {key[0]}", (file.place(key), str(key[0]))) for each in file.ids(str(key[0]))]
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        token = side[name].token("eos_token")
         if token is not None and (number := ids.of(token)) is not None:
-            said.append((number, f"{name} eos_token {token!r}"))
+            spot = side[name].place(("eos_token",)), "eos_token"
+            said.append(_Claim(number, f"{name} eos_token {token!r}", spot))
     return said
 
 
-def _checked(
-    said: list[tuple[int, str]], vocabulary: int | None, config: GenaiConfig, problems: list[Problem]
-) -> tuple[EndId, ...]:
-    sources: dict[int, list[str]] = {}
-    for each, who in said:
-        sources.setdefault(each, []).append(who)
+def _checked(said: list[_Claim], vocabulary: int | None, problems: list[Problem]) -> tuple[EndId, ...]:
+    sources: dict[int, list[_Claim]] = {}
+    for claim in said:
+        sources.setdefault(claim.id, []).append(claim)
     for each in list(sources):
         if each < 0 or (vocabulary is not None and each >= vocabulary):
             limit = f"the vocabulary has {vocabulary} ids" if each >= 0 else "ids count from 0"
-            what = f"end token {each} ({'; '.join(sources.pop(each))}) is left out: {limit}"
-            problems.append(_warning(config, what, "correct the id", "bad-token-id"))
-    return tuple(EndId(each, tuple(dict.fromkeys(who))) for each, who in sources.items())
+            claims = sources.pop(each)
+            what = f"end token {each} ({'; '.join(one.said_by for one in claims)}) is left out: {limit}"
+            problems.append(Problem("bad-token-id", *claims[0].spot, what, "correct the id", Severity.WARNING))
+    return tuple(EndId(each, tuple(dict.fromkeys(one.said_by for one in who))) for each, who in sources.items())
 
 
 def _without_end(said: bool, pad: int | None, config: GenaiConfig, problems: list[Problem]) -> tuple[EndId, ...]:
@@ -231,7 +184,7 @@ class _FirstIds:
     """
 
     config: GenaiConfig
-    side: Mapping[Place, Mapping[str, Any]]
+    side: Sequence[SideFile]
     vocabulary: int | None
     problems: list[Problem]
 
@@ -244,8 +197,9 @@ class _FirstIds:
         return self._in_vocabulary(own, str(path[-1]), *named(self.config, path))
 
     def beside(self, key: str, side: int) -> int | None:
-        for place, stated in list(self.side.items())[:side]:
-            found = self._in_vocabulary(next(iter(_listed(stated.get(key))), None), key, place, key)
+        for file in self.side[:side]:
+            each = file.first_id(key)
+            found = None if each is None else self._in_vocabulary(each, key, file.place((key,)), key)
             if found is not None:
                 return found
         return None
@@ -258,7 +212,7 @@ class _FirstIds:
         return None
 
 
-def _chat_template(files: "_SideFiles", tokenizer_config: Mapping[str, Any]) -> str | None:
+def _chat_template(files: "SideFiles", tokenizer_config: Mapping[str, Any]) -> str | None:
     """The file with the chat template; a processor's counts where nothing else has one."""
     own = files.name("chat_template.jinja") or files.name("chat_template.json")
     if own is not None or tokenizer_config.get("chat_template"):
@@ -266,8 +220,8 @@ def _chat_template(files: "_SideFiles", tokenizer_config: Mapping[str, Any]) -> 
     return files.name(_PROCESSOR) if files.load(_PROCESSOR).get("chat_template") else None
 
 
-def _warning(config: GenaiConfig, what: str, help: str, code: str = "no-end-token") -> Problem:
-    return Problem(code, *named(config, config.eos_path), what, help, Severity.WARNING)
+def _warning(config: GenaiConfig, what: str, help: str) -> Problem:
+    return Problem("no-end-token", *named(config, config.eos_path), what, help, Severity.WARNING)
 
 
 class _Ids:
@@ -296,26 +250,14 @@ def _added_ids(config: Mapping[str, Any]) -> dict[str, int]:
     stated = config.get("added_tokens_decoder")
     found: dict[str, int] = {}
     for number, token in stated.items() if isinstance(stated, dict) else ():
-        text = _content(token)
+        text = token_text(token)
         if text is not None and number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS:
             found[text] = int(number)
     return found
 
 
-def _content(token: Any) -> str | None:
-    """The text of a special token, written as a string or as an object with `content`."""
-    text = token.get("content") if isinstance(token, dict) else token
-    return text if isinstance(text, str) else None
-
-
-def _listed(value: Any) -> list[int]:
-    listed = value if isinstance(value, list) else [value]
-    return [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
-
-
-def _context_length(side: Mapping[str, Mapping[str, Any]]) -> tuple[str, int] | None:
+def _context_length(side: Mapping[str, SideFile]) -> tuple[str, int] | None:
     for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
-        value = side[name].get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31:
-            return f"{name} {key}", value
+        if (length := side[name].length(key)) is not None:
+            return f"{name} {key}", length
     return None

@@ -86,10 +86,65 @@ def test_an_mp3_file_that_says_nothing_of_its_length_is_read_to_its_end() -> Non
     assert extent_of(UNKNOWN) == (17280, RATE)
 
 
-def test_a_title_before_an_mp3_file_is_passed_over() -> None:
-    title = b"TIT2" + struct.pack(">IH", 6, 0) + b"\0Title"
-    tagged = b"ID3\x03\0\0" + bytes([0, 0, 0, len(title)]) + title + KNOWN
-    assert np.array_equal(read_sound(tagged)[0], read_sound(KNOWN)[0])
+def id3(size: int = 300, foot: bool = False, head: bytes = b"ID3\x03\0") -> bytes:
+    """A title and padding, of so many bytes behind the head."""
+    body = (b"TIT2" + struct.pack(">IH", 6, 0) + b"\0Title").ljust(size, b"\0")[:size]
+    sevens = bytes((size >> shift) & 0x7F for shift in (21, 14, 7, 0))
+    ends = b"3DI\x04\0\x10" + sevens if foot else b""
+    return head + (b"\x10" if foot else b"\0") + sevens + body + ends
+
+
+def ape(head: bool, foot: bool = True) -> bytes:
+    """One item, with a head or a foot or both; the size is of all but the head."""
+    item = struct.pack("<II", 5, 0) + b"Title\0" + b"a cat"
+
+    def end(flags: int) -> bytes:
+        size = len(item) + 32 * foot
+        return b"APETAGEX" + struct.pack("<IIII", 2000, size, 1, flags) + bytes(8)
+
+    has = (1 << 31) * head
+    return (end(has | 1 << 29) if head else b"") + item + (end(has) if foot else b"")
+
+
+ID3V1 = (b"TAG" + b"Title").ljust(128, b"\0")
+EXTENDED = b"TAG+".ljust(227, b"\0") + ID3V1
+BEFORE = {
+    "none": b"", "id3": id3(), "a foot": id3(foot=True, head=b"ID3\x04\0"), "two": id3() + id3(700), "empty": id3(0),
+    "ape": ape(head=True), "both": id3() + ape(head=True),
+}  # fmt: skip
+BEHIND = {
+    "none": b"", "id3v1": ID3V1, "extended": EXTENDED, "ape": ape(head=True), "a foot alone": ape(head=False),
+    "both": ape(head=True) + ID3V1, "id3 at the end": id3(foot=True, head=b"ID3\x04\0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("before", BEFORE)
+def test_tags_around_a_sound_are_passed_over(before: str, behind: str) -> None:
+    """As those of any player's file: the samples are those of the file without them."""
+    made = noise(900, 16, 2)
+    wanted = (np.array(made).T / 32768).astype(np.float32)
+    assert np.array_equal(read_sound(BEFORE[before] + flac(made) + BEHIND[behind])[0], wanted)
+    assert extent_of(BEFORE[before] + flac(made) + BEHIND[behind]) == (900, RATE)
+    for plain in (KNOWN, UNKNOWN):
+        tagged = BEFORE[before] + plain + BEHIND[behind]
+        assert np.array_equal(read_sound(tagged)[0], read_sound(plain)[0])
+        assert extent_of(tagged) == extent_of(plain)
+
+
+def test_a_tag_that_says_more_than_there_is_is_no_tag() -> None:
+    assert "the tag before its sound says more bytes than the file has" in refused(id3(1 << 20)[:400] + KNOWN).what
+    assert "the tag before its sound" in refused(b"ID3\x03\0\0\xff\xff\xff\xff" + KNOWN).what
+    for lying in (b"APETAGEX" + struct.pack("<IIII", 2000, size, 1, 0) + bytes(8) for size in (0, 1 << 31, 1 << 20)):
+        try:
+            assert len(read_sound(KNOWN + lying)[0]) >= 8000
+        except ExecutionError as fault:
+            assert fault.code == "bad-audio"  # noqa: PT017
+
+
+def test_tags_alone_are_no_sound() -> None:
+    for alone in (id3(), ape(head=True), id3() + ID3V1, id3() * 40 + KNOWN):
+        assert refused(alone).code == "bad-audio"
 
 
 def test_an_empty_flac_file_has_no_samples() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from genai_runtime.adapters.audio.sound_tags import MOST_TAGS, untagged
 from genai_runtime.adapters.audio.wav import MAX_SAMPLES, Samples, parse_wav, read_wav, unreadable
 from genai_runtime.problem import LoadError
 
@@ -22,6 +23,7 @@ def read_sound(content: bytes) -> tuple[Samples, int]:
 
     Raises ExecutionError `bad-audio`, saying what is wrong with the file; LoadError `miniaudio-missing`.
     """
+    content = untagged(content)
     if not _packed(content):
         return read_wav(content)
     decoder = _decoder()
@@ -34,6 +36,7 @@ def extent_of(content: bytes) -> tuple[int, int]:
 
     Raises the same.
     """
+    content = untagged(content)
     if not _packed(content):
         form, data = parse_wav(content)
         return len(data) // max(form.block, 1), form.rate
@@ -43,9 +46,12 @@ def extent_of(content: bytes) -> tuple[int, int]:
 
 
 def _packed(content: bytes) -> bool:
-    """Whether a file begins as FLAC or MP3 files do, the latter also with a tag of its title before it."""
-    if content[:4] == b"fLaC" or content[:3] == b"ID3":
+    """Whether a file without its tags begins as FLAC or MP3 files do."""
+    if content[:4] == b"fLaC":
         return True
+    if content[:3] == b"ID3":
+        what = f"the tag before its sound says more bytes than the file has, or more than {MOST_TAGS} stand there"
+        raise unreadable(what, "copy it again, or take the tags out")
     if len(content) > 1 and content[0] == 0xFF and content[1] & _SYNC == _LAYER_3:
         return True
     if content[:4] != b"RIFF":
