@@ -87,6 +87,29 @@ def test_a_package_of_text(compiled: Compiled, capsys: pytest.CaptureFixture[str
     assert "genai-run --help has all" in told
 
 
+@pytest.mark.parametrize(
+    ("case", "shown", "hidden"),
+    [
+        ("tiny-gqa-v1", "--chat --prompt", "--image --audio --input --instructions --save --task --adapter --speech"),
+        ("tiny-own-tokens-v1", "--chat --image --audio", "--input --instructions --save --speculate"),
+        ("tiny-embedder-v2", "--input --save --task --tokens", "--chat --image --audio --instructions -n"),
+        ("tiny-even-bands-v2", "--audio --chat", "--image"),
+        ("tiny-chained-drafts", "--speculate", "--image --adapter"),
+        ("tiny-denoiser", "--save --prompt --seed --input", "--image --chat --speculate --task"),
+    ],
+)
+def test_options_without_an_effect_are_not_shown(
+    case: str, shown: str, hidden: str, compiled: Compiled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`(files and values)` has no heading where none of its options is left."""
+    told = of_folder(compiled, case, capsys)
+    listed = set(re.findall(r"^  (?:-\w(?: \w+)?, )?(--[a-z-]+)", told, re.M))
+    assert set(shown.split()) - {"--seed"} <= listed
+    assert not set(hidden.split()) & listed
+    assert ("files and values:" in told) == bool(listed & {"--image", "--audio", "--input", "--instructions", "--save"})
+    assert "genai-run --help has all" in told
+
+
 def test_a_package_of_pictures(compiled: Compiled, capsys: pytest.CaptureFixture[str]) -> None:
     told = of_folder(compiled, "tiny-denoiser", capsys)
     assert "makes pictures" in told

@@ -9,6 +9,9 @@ import onnx
 import pytest
 from genai_compiler import compile_package
 from genai_compiler.cli import main
+from genai_compiler.memory_report import memory_lines
+from genai_compiler.plan.memory import MemoryPlan, Term
+from genai_compiler.plan.memory_runs import Lengths
 
 from tests.conftest import FIXTURES
 
@@ -105,3 +108,9 @@ def test_what_takes_no_tokens_is_said_to_have_none(tmp_path: Path, capsys: pytes
     assert out.startswith("batch 1\n")
     assert "token" not in out.replace("a tokenizer", "")
     assert "tokenizer" not in out
+
+
+def test_of_two_phases_as_large_one_is_the_peak() -> None:
+    found = MemoryPlan(Lengths(1, 8, 16, 0), 0, (Term("process", 5, "it"),), (("loaded", 5), ("one", 7), ("two", 7)))
+    (marked,) = [each for each in memory_lines(found) if "<- the peak" in each]
+    assert marked.strip().startswith("= one ")

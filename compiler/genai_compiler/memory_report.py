@@ -15,8 +15,9 @@ def memory_lines(found: MemoryPlan) -> Iterator[str]:
     for each in found.terms:
         mark = "~" if each.estimated else " "
         yield f"  {each.name:{width}} {mark}{_shown(each.bytes):>8} MB  {each.source}"
-    for name, size in found.phases:
-        mark = "  <- the peak" if size == found.peak else ""
+    first = next(at for at, (_, size) in enumerate(found.phases) if size == found.peak)
+    for at, (name, size) in enumerate(found.phases):
+        mark = "  <- the peak" if at == first else ""
         yield f"  = {name:{width}}{_shown(size):>8} MB{mark}"
     yield "  ~ is an estimate; MB are 1000000 bytes; memory is what the process has alone (USS), on the CPU"
     for note in found.notes:

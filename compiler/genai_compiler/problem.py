@@ -15,6 +15,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def sized(count: int) -> str:
+    """`812 bytes`, `20.5 kB`, `64.0 MB`: decimal units, and never a zero for what is something."""
+    if count < 1000:
+        return counted(count, "byte")
+    return f"{count / 1e3:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+
+
 def printable(text: str) -> str:
     """A text for a terminal: characters that could move its cursor, colour it or turn its text around are escaped.
 

@@ -34,6 +34,9 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
         yield from (f"  weights     {each}" for each in compiled.weights)
         if plan.decoder is not None and plan.decoder.chunk:
             yield f"  prompt      by runs of {counted(plan.decoder.chunk, 'token')}, of one row"
+        for each in plan.placements:
+            if each.device not in ("", "cpu"):
+                yield f"  placed      {each.component} on {each.device}, where the ONNX Runtime that runs it has one"
         hosted = [each.name for each in plan.components if each.host is not None]
         if hosted:
             yield f"  host        {', '.join(hosted)} (numpy)"

@@ -309,14 +309,14 @@ def _as_data(generation: "Generation", with_text: bool) -> dict[str, Any]:
         "prompt_tokens": stats.prompt_tokens,
         "new_tokens": stats.new_tokens,
         "ttft_s": round(stats.ttft, 6),
-        "tokens_per_s": round(stats.rate, 3),
+        "tokens_per_s": round(stats.rate, 3) if stats.rate else None,
     }
 
 
 def _stat_lines(generation: "Generation") -> list[str]:
     stats = generation.stats
     drafts = [f"{stats.drafted} tokens drafted, {stats.accepted} accepted"] if stats.drafted else []
-    then = f", then {stats.rate:.1f} tokens/s" if stats.new_tokens > 1 else ""
+    then = f", then {stats.rate:.1f} tokens/s" if stats.rate else ""
     return [
         *drafts,
         f"prompt {stats.prompt_tokens} tokens, new {stats.new_tokens} tokens, finish reason {generation.finish_reason}",

@@ -44,8 +44,21 @@ _EXAMPLES = {
     TOLD: 'genai-run DIR --prompt "Once upon a time" --stats --profile trace.json',
 }
 """Group of options -> a command that uses some of them."""
-_ONLY_FOR = {TEXT: ("text",), SAMPLING: ("text",), PICTURES: ("pictures",)}
+_ONLY_FOR = {TEXT: {"text"}, SAMPLING: {"text"}, PICTURES: {"pictures"}}
 """Group of options -> what a package makes that they have an effect on."""
+_OPTIONS_FOR = {
+    "chat": {"text"},
+    "speech": {"speech"},
+    "task": {"tasks"},
+    "adapter": {"adapters"},
+    "speculate": {"drafts"},
+    "image": {"image"},
+    "audio": {"audio"},
+    "input": {"tasks", "pictures"},
+    "instructions": {"speech"},
+    "save": {"speech", "tasks", "pictures"},
+}
+"""Option of another group -> what a package makes or takes that it has an effect on, one of these."""
 
 
 def path(text: str) -> Path:
@@ -79,14 +92,19 @@ class Parser(argparse.ArgumentParser):
         """Leave with exit code 2; an endless word of the command line is cut."""
         super().error(printable(message))
 
-    def help_without(self, titles: Collection[str]) -> str:
-        """The help without these groups of options."""
-        groups = self._action_groups
-        self._action_groups = [each for each in groups if each.title not in titles]
+    def help_without(self, titles: Collection[str], options: Collection[str]) -> str:
+        """The help without these groups of options and these options; a group that has none left goes, too."""
+        groups, helps = self._action_groups, [(each, each.help) for each in self._actions]
+        for each, _ in helps:
+            each.help = argparse.SUPPRESS if each.dest in options else each.help
+        shown = [each for each in groups if any(one.help != argparse.SUPPRESS for one in each._group_actions)]
+        self._action_groups = [each for each in shown if each.title not in titles]
         try:
             return self.format_help()
         finally:
             self._action_groups = groups
+            for each, help in helps:
+                each.help = help
 
 
 class _Either(argparse.Action):
@@ -137,10 +155,12 @@ class ShowHelp(argparse.Action):
             parser.print_help()
             print(f"\n{refused}" if isinstance(refused, GenaiError) else printable(f"\n{folder}: {refused}"))
             parser.exit()
-        without = [title for title, kinds in _ONLY_FOR.items() if found.makes.isdisjoint(kinds)]
-        print(parser.help_without(without), found.text, sep="\n")
-        if without:
-            print(f"\nwithout the options for what it does not make ({', '.join(without)}): genai-run --help has all")
+        has = found.makes | found.takes
+        without = [title for title, kinds in _ONLY_FOR.items() if has.isdisjoint(kinds)]
+        options = [name for name, kinds in _OPTIONS_FOR.items() if has.isdisjoint(kinds)]
+        print(parser.help_without(without, options), found.text, sep="\n")
+        if without or options:
+            print("\nwithout the options that do nothing for this package: genai-run --help has all")
         parser.exit()
 
 

@@ -30,7 +30,8 @@ class Piece(NamedTuple):
 class Stats:
     """Counts and times (seconds) of one generation. ttft: call to first token. rate: tokens a second after it.
 
-    drafted, accepted: tokens that a proposer guessed, and those of them that the target agreed with.
+    rows: those that got a token; no row's first counts in the rate. drafted, accepted: tokens that a proposer guessed,
+    and those of them that the target agreed with.
     """
 
     prompt_tokens: int
@@ -39,11 +40,13 @@ class Stats:
     seconds: float
     drafted: int = 0
     accepted: int = 0
+    rows: int = 1
 
     @property
     def rate(self) -> float:
-        """Decoded tokens a second after the first; 0 when there was at most one."""
-        return (self.new_tokens - 1) / (self.seconds - self.ttft) if self.new_tokens > 1 else 0.0
+        """Decoded tokens a second after each row's first; 0 where no row got a second one."""
+        later, spent = self.new_tokens - self.rows, self.seconds - self.ttft
+        return later / spent if later > 0 and spent > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -310,6 +313,7 @@ class Generation:
             last - begun,
             self._tally.drafted,
             self._tally.accepted,
+            sum(bool(row.tokens) for row in self._rows),
         )
 
 

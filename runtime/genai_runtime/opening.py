@@ -77,12 +77,14 @@ def load(
     own, more = placed(manifest.data["placement"], common, strict=bool(strict))
     check_kernels(manifest.data["kernels"], common, own)
     stored, told = _stored(manifest)
-    notices = (*notices, *more, *told)
-    if notices:
+    if notices or more or told:
         import logging
 
-        for each in notices:
+        for each in (*notices, *told):
             logging.getLogger("genai_runtime").warning("%s", each)
+        for each in more:  # of advice that compiling has told: it changes no result
+            logging.getLogger("genai_runtime").info("%s", each)
+    notices = (*notices, *more, *told)
     noted = _timings(manifest) if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, chunk, drawn, length_switch

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Data = Mapping[str, Any]
 """A manifest's content."""
 TEXT, PICTURES, SPEECH, TASKS = "text", "pictures", "speech", "tasks"
+DRAFTS, ADAPTERS = "drafts", "adapters"
 _BY_ROLE = {
     "negative_prompt_tokens": "--negative-prompt",
     "max_output_tokens": "-n",
@@ -35,10 +36,14 @@ _WIDEST = 48
 
 
 class PackageHelp(NamedTuple):
-    """The lines, and what the package makes: some of TEXT, PICTURES, SPEECH, TASKS."""
+    """The lines, and what the package makes: some of TEXT, PICTURES, SPEECH, TASKS.
+
+    takes: the kinds of files that go in, `image` and `audio`; DRAFTS and ADAPTERS where it has such.
+    """
 
     text: str
     makes: frozenset[str]
+    takes: frozenset[str]
 
 
 def package_help(folder: Path) -> PackageHelp:
@@ -49,7 +54,7 @@ def package_help(folder: Path) -> PackageHelp:
     manifest = read_manifest(folder, ABI_VERSION)
     makes = frozenset(_made(manifest.data))
     lines = (*_lines(manifest.data, makes), "for example", *(f"  {each}" for each in _examples(manifest, makes)))
-    return PackageHelp("\n".join(map(printable, lines)), makes)
+    return PackageHelp("\n".join(map(printable, lines)), makes, frozenset(_taken(manifest.data)))
 
 
 def _made(data: Data) -> Iterator[str]:
@@ -62,6 +67,16 @@ def _made(data: Data) -> Iterator[str]:
         yield SPEECH
     if data["profiles"]:
         yield TASKS
+
+
+def _taken(data: Data) -> Iterator[str]:
+    yield from (each["kind"] for each in data["media"])
+    if data["sound"] is not None:
+        yield "audio"
+    if data["speculation"] is not None and data["speculation"]["driven"]:
+        yield DRAFTS
+    if data["adapters"].get("artifacts"):
+        yield ADAPTERS
 
 
 def _lines(data: Data, makes: frozenset[str]) -> Iterator[str]:

@@ -6,6 +6,16 @@ from typing import Any
 from genai_runtime.given import hold_flags
 from genai_runtime.problem import RequestError
 
+_UNSAID: Mapping[str, str] = {
+    "workflow": "its document has no 'speculative' block",
+    "genai_config v1": "its genai_config.json names no draft model that can be driven (model.draft)",
+    "genai_config v2": "its genai_config.json names no session that can draft (pipeline.roles.draft)",
+    "model.io": "a document without pipeline.workflow names no proposer",
+    "pipeline.models": "a document without pipeline.workflow names no proposer",
+    "plain folder": "a folder that declares nothing names no draft model",
+}
+"""Dialect -> why nothing drafts, where the package says nothing of it that could be followed."""
+
 
 def speculates(manifest: Mapping[str, Any], wanted: bool | None) -> bool:
     """The answer for one request. wanted: None for the package's own. Raises RequestError
@@ -16,7 +26,7 @@ def speculates(manifest: Mapping[str, Any], wanted: bool | None) -> bool:
         return driven and bool(facts["by_itself"])
     hold_flags(speculate=wanted)
     if wanted and not driven:
-        reason = facts["reason"] if facts is not None else "its document has no 'speculative' block"
+        reason = facts["reason"] if facts is not None else _UNSAID.get(manifest["dialect"], "it names no proposer")
         what = f"nothing drafts tokens for this package: {reason}"
         raise RequestError("no-proposer", what, help="leave speculate (--speculate) out; the tokens are the same")
     return wanted

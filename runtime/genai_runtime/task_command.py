@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from genai_runtime.description import is_asked_for
 from genai_runtime.file_forms import JSON, NPY, hold_ending
 from genai_runtime.problem import RequestError
 from genai_runtime.profiles import profile_named
@@ -41,6 +42,8 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
         help = f"give the package's own inputs with --input: {_names(declared)}"
         raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help=help)
     ids = encode() if prompt is not None else None
+    if not ids and prompt is not None and prompt["name"] not in inputs and is_asked_for(prompt):
+        raise _no_prompt(declared, inputs, ids is None)
     if ids is not None and prompt is not None:
         array = _as_prompt(ids, np.dtype(NUMPY[prompt["dtype"]]))
         inputs[prompt["name"]] = array if prompt["rank"] == 1 else array.reshape(1, -1)
@@ -55,6 +58,16 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
             print(row if isinstance(row, str) else ",".join(map(str, row)))
     else:
         print(json.dumps(_plain(made)))
+
+
+def _no_prompt(declared: list[dict[str, Any]], inputs: dict[str, Any], silent: bool) -> RequestError:
+    """What the package wants that was given no text. silent: nothing was read in its place, either."""
+    others = [each for each in declared if is_asked_for(each) and each["role"] != "prompt_tokens"]
+    left = [each for each in others if each["name"] not in inputs and each["application"] not in inputs]
+    help = "give --prompt TEXT or --tokens 1,2,3, or a text on standard input"
+    help += f"; with it, by --input NAME=VALUE: {_names(left)}" if left else ""
+    what = "the package makes its result of a prompt, and was given none"
+    return RequestError("no-prompt" if silent else "empty-prompt", what, help=help)
 
 
 def _as_prompt(ids: list[int], dtype: np.dtype[Any]) -> Array:

@@ -91,7 +91,7 @@ def test_weights_are_referred_to_where_the_package_has_them(tmp_path: Path, capl
     (folded,) = [place for name, place in kept.items() if name not in plain]
     assert folded == plain["table"]
     assert file.stat().st_size < (package / "model.onnx.data").stat().st_size / 2
-    assert "stored sessions: 1, 0.0 MB, for this processor and ONNX Runtime" in notes
+    assert f"stored sessions: 1, {file.stat().st_size / 1e3:.1f} kB, for this processor and ONNX Runtime" in notes
     with genai_runtime.load(tmp_path / "out", threads=1) as model:
         gives_plain_tokens(model, package / "model.onnx")
     assert caplog.text == "", "the stored graph is opened"
@@ -267,7 +267,9 @@ def test_an_interrupt_leaves_what_was_there(
 
 def test_the_summary_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(with_table(tmp_path / "p")), "-o", str(tmp_path / "out"), "--store-sessions"]) == 0
-    assert "note        stored sessions: 1, 0.0 MB, for this processor and ONNX Runtime" in capsys.readouterr().out
+    size = sum(each.stat().st_size for each in (tmp_path / "out" / "stored").iterdir())
+    said = f"note        stored sessions: 1, {size / 1e3:.1f} kB, for this processor and ONNX Runtime"
+    assert said in capsys.readouterr().out
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "p"]
 
 

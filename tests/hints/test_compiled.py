@@ -113,7 +113,9 @@ def test_tokens_are_the_same(case: str, tmp_path: Path) -> None:
 )
 def test_a_device_that_is_not_there_is_a_notice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     compile_package(package(tmp_path / "package"), tmp_path / "out", Options(hints=HINTS))
-    with genai_runtime.load(tmp_path / "out", threads=1) as model:
+    genai_runtime.load(tmp_path / "out", threads=1).close()
+    assert caplog.messages == [], "compiling has told it once, and no result depends on it"
+    with caplog.at_level("INFO", "genai_runtime"), genai_runtime.load(tmp_path / "out", threads=1) as model:
         (notice,) = model.notices
         assert "'first'" in notice
         assert "gpu" in notice

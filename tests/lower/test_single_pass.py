@@ -211,6 +211,25 @@ def test_of_several_profiles_one_is_named(tmp_path: Path, capsys: pytest.Capture
     assert "add --task embedding or --task features" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("typed", ["", "words"])
+def test_without_a_prompt_it_says_what_it_wants(
+    typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder of tokens and marks of its own: nothing on standard input is no prompt."""
+    compile_package(FIXTURES / "tiny-embedder-v2", out=tmp_path / "out")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+    assert main([str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    if typed:
+        assert "missing-input: input 'application.attention_mask'" in told
+        return
+    assert "empty-prompt: the package makes its result of a prompt, and was given none" in told
+    assert (
+        "--prompt TEXT or --tokens 1,2,3, or a text on standard input; with it, by --input NAME=VALUE: attention_mask"
+        in told
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

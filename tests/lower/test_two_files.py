@@ -132,8 +132,8 @@ def test_what_is_understood_is_said(tmp_path: Path) -> None:
     form = Form("tokens")
     folder = written(tmp_path / "p", form)
     told = "\n".join(compile_package(folder, out=tmp_path / "out").notes)
-    size = sum(4 * np.prod(each.dims) for each in apart(form, False).graph.initializer if each.data_type == 1)
-    assert f"two graphs: {FIRST} ({size / 1e6:.1f} MB of weights) runs with the prompt, {LATER}" in told
+    size = sum(numpy_helper.to_array(each).nbytes for each in apart(form, False).graph.initializer)
+    assert f"two graphs: {FIRST} ({size / 1e3:.1f} kB of weights) runs with the prompt, {LATER}" in told
     assert "weights which both hold are held twice" in told
     assert "behind a past one token goes in a run" in told
     plan = (tmp_path / "out" / "plan.txt").read_text()

@@ -195,6 +195,13 @@ def test_a_conversation_keeps_what_was_said(
     assert heard[1][2] == "and then"
 
 
+def test_one_token_has_no_rate(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(capsys, folder, "--tokens", "1,5", "-n", "1")["tokens_per_s"] is None
+    assert as_json(capsys, folder, "--tokens", "1,5", "-n", "4", "--ignore-eos")["tokens_per_s"] > 0
+    assert main([folder, "--tokens", "1,5", "-n", "1", "--stats"]) == 0
+    assert "tokens/s" not in capsys.readouterr().err
+
+
 # ---- exit codes ------------------------------------------------------------------------------------------------------
 
 

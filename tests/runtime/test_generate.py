@@ -215,6 +215,8 @@ def test_stats_count_all_rows(model: Models) -> None:
     assert stats.rate > 0
     assert Stats(4, 1, 0.5, 0.5).rate == 0
     assert Stats(4, 11, 0.5, 2.5).rate == 5
+    assert Stats(4, 8, 0.5, 0.6, rows=8).rate == 0, "one token of each row is none behind a first"
+    assert Stats(4, 24, 0.5, 2.5, rows=4).rate == 10
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------

@@ -8,8 +8,11 @@ import genai_runtime
 import numpy as np
 import onnx
 import pytest
+from genai_compiler.read.load import BARE, COMPOSITE, GENAI_CONFIG, GENAI_CONFIG_V2, PLAIN
+from genai_compiler.read.load import WORKFLOW as AUTHORED
 from genai_runtime import ExecutionError, RequestError
 from genai_runtime.publish import Publisher
+from genai_runtime.speculation import _UNSAID
 
 from tests.conftest import FIXTURES
 from tests.rounded_graphs import rounded
@@ -257,9 +260,22 @@ def test_a_target_that_rounds_all_tokens_of_a_run_by_one_scale_is_not_driven(tmp
     assert (generation.tokens, generation.stats.drafted) == (plain(tmp_path / "package", PROMPTS[0]), 0)
 
 
-def test_a_package_without_a_proposer_refuses_to_draft(model: Models) -> None:
-    with pytest.raises(RequestError, match="no-proposer"):
-        drafted(model("tiny-gqa-v1"), PROMPTS[0])
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("tiny-gqa-v1", "genai_config.json names no draft model that can be driven (model.draft)"),
+        ("tiny-minimal-v2", "genai_config.json names no session that can draft (pipeline.roles.draft)"),
+        ("tiny-runtime-policy", "its document has no 'speculative' block"),
+    ],
+)
+def test_a_package_without_a_proposer_refuses_to_draft_in_its_own_terms(case: str, words: str, model: Models) -> None:
+    with pytest.raises(RequestError, match="no-proposer") as refused:
+        drafted(model(case), PROMPTS[0])
+    assert refused.value.what.endswith(words)
+
+
+def test_every_dialect_says_what_would_draft() -> None:
+    assert set(_UNSAID) == {AUTHORED, GENAI_CONFIG, GENAI_CONFIG_V2, BARE, COMPOSITE, PLAIN}
 
 
 def test_tokens_published_must_be_those_committed(model: Models, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,11 +121,51 @@ def test_targets_say_by_how_much_they_are_missed() -> None:
             "int4: decode speed over (a)": 0.2,
             "int4: decode speed over (b)": 0.2,
             "int4: decode speed over (c), 64 tokens": 0.15,
-            "first token over (a), prompt of 64": 0.35,
-            "first token over (b), prompt of 64": 0.35,
+            "int4: first token over (a), prompt of 64": 0.35,
+            "int4: first token over (b), prompt of 64": 0.35,
             "int4: host time a token over (a)'s": 0.5,
         }
     )
+
+
+def test_each_precision_has_rows_of_its_own_for_the_first_token_and_memory() -> None:
+    """From the parts of that precision, by arithmetic on figures of which only one is beyond the bound."""
+    late = {"loop": LOOP, "tokens": figures(0.010, 40e-6, 0.19), "loop-again": LOOP}
+    sooner = figures(0.01, ttft=0.16)
+    peaks = {"loop": 200.0, "executor": 212.0, "loop-again": 200.0}
+    large = {name: {"loaded": 1.0, "peak": peak, "shared": 1.0} for name, peak in peaks.items()}
+    results = {
+        "decode-int8": decode(GOOD),
+        "decode-fp32": decode(GOOD),
+        "context-int8": turns_part(scenario(1024, 32, late)),
+        "context-fp32": turns_part(scenario(512, 4, late), scenario(1024, 32, {**late, "genai": sooner})),
+        "memory-fp32": part([large] * 2),
+    }
+    found = {each.title: each for each in targets(results) if "first token" in each.title or "memory" in each.title}
+    assert {title: each.part for title, each in found.items()} == {
+        "int8: first token over (a), prompt of 64": "decode-int8",
+        "int8: first token over (b), prompt of 64": "decode-int8",
+        "int8: first token over (a), prompt of 1,024": "context-int8",
+        "fp32: first token over (a), prompt of 64": "decode-fp32",
+        "fp32: first token over (b), prompt of 64": "decode-fp32",
+        "fp32: first token over (a), prompt of 512": "context-fp32",
+        "fp32: first token over (a), prompt of 1,024": "context-fp32",
+        "fp32: first token over (b), prompt of 1,024": "context-fp32",
+        "fp32: peak unique memory over (a)": "memory-fp32",
+    }
+    assert found["int8: first token over (a), prompt of 1,024"].missed_by == pytest.approx(0.19 / 0.2 - 0.9)
+    assert found["fp32: first token over (b), prompt of 1,024"].found.median == pytest.approx(0.19 / 0.16)
+    assert found["fp32: peak unique memory over (a)"].missed_by == pytest.approx(2)
+    assert found["fp32: first token over (a), prompt of 64"].met
+
+
+def test_memory_of_each_precision_has_a_section() -> None:
+    results = {name: whole(GOOD)["memory"] for name in ("memory", "memory-int8", "memory-fp32")}
+    page = render(results, Path("plots"), Path("page.md"))
+    assert [line for line in page.splitlines() if line.startswith("## Memory")] == [
+        "## Memory, int4", "## Memory, int8", "## Memory, fp32"
+    ]  # fmt: skip
+    assert set(results) <= set(PARTS)
 
 
 def test_the_deciding_end_of_the_interval_counts() -> None:

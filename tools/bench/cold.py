@@ -107,9 +107,9 @@ def load_parts(place: Place, threads: int, rounds: int = 5) -> dict[str, float]:
     return {**parts, "tokenizer": statistics.median(each["tokenizer"] for each in found)}
 
 
-def peak_memory(place: Place, threads: int, rounds: int = 5) -> Rounds:
+def peak_memory(place: Place, package: str, rounds: int) -> Rounds:
     """Per round and kind MB: `loaded` and `peak` unique memory (uss), and `shared`, the peak with shares (pss)."""
-    task = make_task(place, PACKAGE, threads, memory=True, new=NEW)
+    task = make_task(place, package, 1, memory=True, new=NEW)
     kinds = {"loop": "loop", "executor": "executor", **({"genai": "genai"} if place.has("genai") else {})}
     kinds["loop-again"] = "loop"
     measured: Rounds = []

@@ -44,6 +44,12 @@ def _start(place: Place, rounds: int) -> Any:
     }
 
 
+def _memory(package: str, seconds: int, most: int) -> Part:
+    """most: rounds, which differ by some 0.1 MB."""
+    title = f"cold processes: memory, {package}"
+    return Part(title, seconds, lambda place, rounds: cold.peak_memory(place, package, min(rounds, most)), (package,))
+
+
 PARTS: dict[str, Part] = {
     "decode-int4": _turns("decode-int4", "int4: 64 tokens of prompt, 128 new, everyone", 170),
     "decode-int8": _turns("decode-int8", "int8: 64 + 128", 150),
@@ -65,9 +71,9 @@ PARTS: dict[str, Part] = {
     "tiny-workflow": _turns("tiny-workflow", "tiny decoder with three policies", 30),
     "forms": Part("each fixture in every form", 30, lambda place, rounds: forms_of(place, ROOT / "fixtures", rounds)),
     "start": Part("cold processes: start-up and first request", 80, _start, ("int4", "workflow")),
-    "memory": Part(
-        "cold processes: memory", 35, lambda place, rounds: cold.peak_memory(place, 1, min(rounds, 5)), ("int4",)
-    ),
+    "memory": _memory("int4", 35, 5),
+    "memory-int8": _memory("int8", 25, 2),
+    "memory-fp32": _memory("fp32", 40, 2),
     "compile": Part(
         "compiling real packages",
         25,

@@ -101,10 +101,9 @@ def section(name: str, result: dict[str, Any]) -> str:
     told = told_of(result)
     if name in TURN_SECTIONS:
         return turn_section(name, result, told)
-    makers = {
-        "start": start_section, "memory": memory_section, "compile": compile_section, "steps": steps_section,
-        "forms": forms_section,
-    }  # fmt: skip
+    if name.partition("-")[0] == "memory":
+        return memory_section(result, told, name.partition("-")[2] or "int4")
+    makers = {"start": start_section, "compile": compile_section, "steps": steps_section, "forms": forms_section}
     return makers[name](result, told)
 
 

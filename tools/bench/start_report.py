@@ -119,11 +119,11 @@ def largest(modules: dict[str, float], count: int = 6) -> str:
     return ", ".join(f"{name.removeprefix('genai_runtime.')} {time:.1f}" for name, time in order)
 
 
-def memory_section(result: dict[str, Any], told: str) -> str:
+def memory_section(result: dict[str, Any], told: str, package: str) -> str:
     """Unique and proportional memory of one process each."""
-    rounds = result["found"]
+    rounds, head = result["found"], f"## Memory, {package}\n\n"
     if not rounds:
-        return "## Memory\n\nNot measured: this system has no `/proc/self/smaps_rollup`.\n"
+        return f"{head}Not measured: this system has no `/proc/self/smaps_rollup`.\n"
     floor = baseline(rounds, "peak", "loop", "loop-again")
     rows = []
     for kind, title in MEMORY_TITLES.items():
@@ -135,7 +135,7 @@ def memory_section(result: dict[str, Any], told: str) -> str:
     heads = ["", "USS after load", "peak USS", "peak PSS", "peak USS over (a)"]
     pair = with_bounds(difference(column(rounds, "loop-again", "peak"), column(rounds, "loop", "peak")), 1)
     return (
-        f"## Memory\n\n{told}\n\nA process each, int4, one thread, 64 prompt tokens, 128 new ones; MB (10^6 bytes), "
+        f"{head}{told}\n\nA process each, one thread, 64 prompt tokens, 128 new ones; MB (10^6 bytes), "
         f"medians of {len(rounds)}. USS is what a process has for itself, PSS adds its share of what it has in common "
         f"with others; looked at every 5 ms while the request runs. A/A pair of (a): {pair} MB.\n\n{table(heads, rows)}"
     )

@@ -119,18 +119,12 @@ def long_context(results: Results) -> Iterator[Target]:
 
 def first_token(results: Results) -> Iterator[Target]:
     """Time to the first token, warm and in a cold process."""
-    for prompt, part in ((64, "decode-int4"), (512, "context"), (1024, "context")):
-        scenario = scenario_of(results, part, prompt)
-        if scenario is None:
-            continue
-        rounds = scenario["rounds"]
-        own, pair = column(rounds, "tokens", "ttft"), halves(rounds, "ttft")
-        against = [("(a)", baseline(rounds, "ttft", LOOP, AGAIN))]
-        if "genai" in scenario["names"]:
-            against.append(("(b)", column(rounds, "genai", "ttft")))
-        for title, theirs in against:
-            found = paired(own, theirs)
-            yield Target(f"first token over {title}, prompt of {prompt:,}", part, found, 0.9, False, pair=pair)
+    for precision in PRECISIONS:
+        context = "context" if precision == "int4" else f"context-{precision}"
+        for prompt, part in ((64, f"decode-{precision}"), (512, context), (1024, context)):
+            scenario = scenario_of(results, part, prompt)
+            if scenario is not None:
+                yield from first_over(scenario, part, f"{precision}: first token over {{}}, prompt of {prompt:,}")
     rounds = results.get("start", {}).get("found", {}).get("rounds", [])
     if rounds and "genai" in rounds[0]:
         found = paired(column(rounds, "executor", "first"), column(rounds, "genai", "first"))
@@ -138,6 +132,17 @@ def first_token(results: Results) -> Iterator[Target]:
     if rounds and "genai-text" in rounds[0]:
         found = paired(column(rounds, "executor-text", "whole"), column(rounds, "genai-text", "whole"))
         yield Target("cold process: start to the first piece of text over (b)'s", "start", found, 0.7, False)
+
+
+def first_over(scenario: dict[str, Any], part: str, title: str) -> Iterator[Target]:
+    """Time to the first token over those of (a) and, where it took part, of (b). title: with a place for their name."""
+    rounds = scenario["rounds"]
+    own, pair = column(rounds, "tokens", "ttft"), halves(rounds, "ttft")
+    against = [("(a)", baseline(rounds, "ttft", LOOP, AGAIN))]
+    if "genai" in scenario["names"]:
+        against.append(("(b)", column(rounds, "genai", "ttft")))
+    for name, theirs in against:
+        yield Target(title.format(name), part, paired(own, theirs), 0.9, False, pair=pair)
 
 
 def process(results: Results) -> Iterator[Target]:
@@ -150,11 +155,13 @@ def process(results: Results) -> Iterator[Target]:
             difference(column(rounds, "sessions-again", "start"), column(rounds, "sessions", "start")), 0.0
         )
         yield Target("start-up over the same sessions alone", "start", more, 60.0, False, " ms", pair)
-    rounds = results.get("memory", {}).get("found", [])
-    if rounds:
-        more = difference(column(rounds, "executor", "peak"), baseline(rounds, "peak", LOOP, AGAIN))
-        pair = deviation(difference(column(rounds, AGAIN, "peak"), column(rounds, LOOP, "peak")), 0.0)
-        yield Target("peak unique memory over (a)", "memory", more, 10.0, False, " MB", pair)
+    for precision in PRECISIONS:
+        part = "memory" if precision == "int4" else f"memory-{precision}"
+        rounds = results.get(part, {}).get("found", [])
+        if rounds:
+            more = difference(column(rounds, "executor", "peak"), baseline(rounds, "peak", LOOP, AGAIN))
+            pair = deviation(difference(column(rounds, AGAIN, "peak"), column(rounds, LOOP, "peak")), 0.0)
+            yield Target(f"{precision}: peak unique memory over (a)", part, more, 10.0, False, " MB", pair)
 
 
 def host_time(results: Results) -> Iterator[Target]:

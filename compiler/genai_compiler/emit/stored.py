@@ -18,6 +18,7 @@ from typing import Any
 from onnx import ModelProto
 
 from genai_compiler.emit.weight_places import follow_links
+from genai_compiler.problem import sized
 from genai_compiler.read.external_data import bytes_of, external_tensors
 from genai_compiler.read.onnx_wire import with_references
 
@@ -54,7 +55,7 @@ def store_sessions(
         if refusal == _UNTOLD:  # of every other graph, too
             return None, (f"sessions are not stored: {refusal}",)
         if size > MOST:
-            refusal = f"the optimiser computes weights: {size / 1e6:.1f} MB would be on disk a second time"
+            refusal = f"the optimiser computes weights: {sized(size)} would be on disk a second time"
         if refusal:
             notes.append(f"the session of '{name}' is not stored: {refusal}")
             continue
@@ -64,7 +65,7 @@ def store_sessions(
     if not graphs:
         return None, tuple(notes)
     size = sum((made / each["file"]).stat().st_size for each in graphs.values())
-    told = f"stored sessions: {len(graphs)}, {size / 1e6:.1f} MB, for this processor and {facts['onnxruntime']}"
+    told = f"stored sessions: {len(graphs)}, {sized(size)}, for this processor and {facts['onnxruntime']}"
     return {"made": facts, "graphs": graphs}, (told, *notes)
 
 

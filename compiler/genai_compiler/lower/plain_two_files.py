@@ -10,17 +10,17 @@ from typing import Any
 
 from genai_compiler.lower.plain_pair import Pair, takes_several
 from genai_compiler.lower.staged_workflow import branch_on_phase
+from genai_compiler.problem import sized
 from genai_compiler.read.signature import Signature
 from genai_compiler.read.weights import weight_bytes
 
 Data = dict[str, Any]
-_MB = 1e6
 
 
 def told_pair(pair: Pair) -> str:
     """What runs when, what it costs, and what it can't do."""
     first, later = (
-        f"{each.artifact} ({weight_bytes(each.model) / _MB:.1f} MB of weights)" for each in (pair.first, pair.later)
+        f"{each.artifact} ({sized(weight_bytes(each.model))} of weights)" for each in (pair.first, pair.later)
     )
     told = f"two graphs: {first} runs with the prompt, {later} with every later token; each has a session, so that "
     told += "weights which both hold are held twice"

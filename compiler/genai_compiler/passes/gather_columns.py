@@ -19,6 +19,7 @@ from genai_compiler.passes.profile import Profile
 from genai_compiler.plan.edits import Edited, GatherColumns
 from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Op, Plan, SpeculativeBlock
 from genai_compiler.plan.uses import walk
+from genai_compiler.problem import sized
 from genai_compiler.read.turned_weights import TurnedWeight, turned_weights
 
 LEAST = 1 << 20
@@ -69,5 +70,5 @@ def _edit(component: Component, found: tuple[TurnedWeight, ...]) -> Edited:
 def _note(name: str, found: TurnedWeight) -> str:
     if found.bytes < LEAST:
         return f"gather_columns: {name} keeps '{found.weight}' turned, too: {found.bytes} bytes more are little"
-    megabytes = f"{found.bytes / 1e6:.1f} MB"
-    return f"gather_columns: {name} gathers columns of '{found.weight}': no turned copy of {megabytes} in memory"
+    spared = sized(found.bytes)
+    return f"gather_columns: {name} gathers columns of '{found.weight}': no turned copy of {spared} in memory"
