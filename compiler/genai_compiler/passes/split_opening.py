@@ -46,24 +46,22 @@ TRIES = 16
 
 def split_opening(plan: Plan, profile: Profile) -> Plan:
     """The plan whose heavy component opens in two sessions, where that pays."""
+    looped = set(_looped(plan))
     for each in plan.components:
         graph = profile.graphs.get(each.name)
-        if each.name not in set(_looped(plan)) or graph is None or graph.absent:
+        if each.name not in looped or graph is None or graph.absent or _arranged(graph.model) < LEAST:
             continue
-        model = ModelProto()
-        model.CopyFrom(graph.model)
-        if isinstance(each.edit, Edited):
-            carry_out(model, each.edit)
-        weights = sum(size for size, _, _ in arranged_weights(model).values())
-        if weights < LEAST:
-            continue
-        parts = _kept_whole(each, plan, profile) or _found(each, model, plan)
+        parts = _kept_whole(each, plan, profile) or _found(each, graph.model, plan)
         if isinstance(parts, str):
             note = f"split_opening: {each.name} opens in one session: {parts}"
             plan = replace(plan, decisions=(*plan.decisions, note))
         else:
             plan = _cut(plan, each, parts)
     return plan
+
+
+def _arranged(model: ModelProto) -> int:
+    return sum(size for size, _, _ in arranged_weights(model).values())
 
 
 def _looped(plan: Plan) -> Iterator[str]:
@@ -123,8 +121,12 @@ def _cut(plan: Plan, component: Component, parts: Parts) -> Plan:
     return replace(plan, components=components, decisions=(*plan.decisions, note))
 
 
-def _found(component: Component, model: ModelProto, plan: Plan) -> Parts | str:
+def _found(component: Component, artifact: ModelProto, plan: Plan) -> Parts | str:
     """Where the component's graph is cut, or why nowhere."""
+    model = ModelProto()
+    model.CopyFrom(artifact)
+    if isinstance(component.edit, Edited):
+        carry_out(model, component.edit)
     places = sorted(cuts(model, CROSSING), key=lambda each: (each.heavier, each.before))
     if not places:
         return "nowhere do few values cross that ONNX Runtime joins with nothing"

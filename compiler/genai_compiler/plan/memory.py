@@ -73,7 +73,7 @@ def memory_plan(plan: Plan, models: Mapping[str, ModelProto], lengths: Lengths, 
     read = _read(weights, lengths)
     before = loaded + read + sum(each.peak for each in first.values())
     after = loaded + read + sum(each.peak for each in all_runs.values())
-    phases = [("while loading", loaded + _beside(plan, weights))]
+    phases = [("while loading", loaded + max((each.source for each in weights.values()), default=0))]
     phases += [("loaded", loaded)]
     stepped = bool(state.steps) or any(each.phase == "step" for each in runs)
     tokens = any(each.role == "prompt_tokens" for each in plan.inputs)
@@ -103,12 +103,6 @@ def _largest(runs: tuple[Run, ...], phase: str) -> dict[str, Workspace]:
             known = found.get(each.component)
             found[each.component] = each.workspace if known is None or each.workspace.peak > known.peak else known
     return found
-
-
-def _beside(plan: Plan, weights: Mapping[str, WeightMemory]) -> int:
-    """The largest weight that is there beside its copy while loading; of two parts that open at once, one of each."""
-    opened = [each.sessions for each in plan.components if set(each.sessions) <= weights.keys()]
-    return max((sum(weights[name].source for name in names) for names in opened), default=0)
 
 
 def _read(weights: Mapping[str, WeightMemory], lengths: Lengths) -> int:
