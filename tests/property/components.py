@@ -137,6 +137,10 @@ def _concat(x: Kind, y: Kind) -> Made:
     return [_node("Concat", "x0 x1", "y0", axis=1)], {}, (Kind(x.dtype, (x.dims[0], width), x.rows),)
 
 
+def _pick(x: Kind) -> Made:
+    return [_node("ArgMax", "x0", "y0", axis=-1)], {}, (Kind("int64", (x.dims[0], 1), x.rows),)
+
+
 def _keep(count: int) -> Callable[[Kind], Made]:
     def make(x: Kind) -> Made:
         constants = {"b": np.array([0]), "e": np.array([count]), "a": np.array([1])}
@@ -197,6 +201,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("concat", 2, lambda x, y: _matrix(x) and _matrix(y) and (x.dtype, x.dims[0], x.rows) ==
               (y.dtype, y.dims[0], y.rows) and x.dtype in EXACT, _concat),
     Operation("keep2", 1, lambda x: _matrix(x) and "float8" not in x.dtype, _keep(2)),
+    Operation("pick", 1, lambda x: _matrix(x) and x.dtype == "float32", _pick),
     Operation("fold", 1, lambda x: _matrix(x) and _exact(x), _fold(0)),
     Operation("fold_keep", 1, lambda x: _matrix(x) and _exact(x), _fold(1)),
     Operation("flip", 1, lambda x: x.rank == 2 and x.dtype in EXACT, _flip),

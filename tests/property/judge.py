@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import yaml
 from genai_compiler import Options, compile_package
+from genai_compiler.plan.ir import Form
 from genai_runtime import Event
 
 from tests.property.dead_steps import without_dead_steps
@@ -235,12 +236,14 @@ class Bench:
         """The package's folder."""
         return self.root / "package"
 
-    def compiled(self, document: Document, text: str = "json", timed: frozenset[str] = frozenset()) -> Subject:
-        """Compile and load; raises CompileError."""
+    def compiled(
+        self, document: Document, text: str = "json", timed: frozenset[str] = frozenset(), form: Form | None = None
+    ) -> Subject:
+        """Compile and load; raises CompileError. form: of every component that can have it."""
         self.write(document, text)
         self.made += 1
         out = self.root / f"compiled{self.made % 2}"
-        compile_package(self.package, out=out, options=Options(force=True))
+        compile_package(self.package, out=out, options=Options(force=True, forms={"": form} if form else {}))
         model = genai_runtime.load(out, threads=1)
         return Subject(model, self.package, copy.deepcopy(document), timed)
 

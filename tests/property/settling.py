@@ -48,6 +48,12 @@ def settling(maker: Maker, scope: Scope) -> tuple[list[Document], None]:
         loop["iteration"] = {"value": counter.name, "contract": contract(counter.kind)}
         steps += maker.apply(BY_NAME["less"], [counter], body)[0]
     made: list[tuple[Value, str]] = []
+    picked = None
+    if maker.chance(40):
+        cells.append(_cell(maker, scope, body, mat("float32", 3)))
+        more, (picked,) = maker.apply(BY_NAME["pick"], cells[-1:], body)
+        steps += more
+        maker.used("search in a loop that may settle")
     for cell in cells:
         more, following = maker.made_as(cell.kind, body, cell)
         steps += more
@@ -55,6 +61,10 @@ def settling(maker: Maker, scope: Scope) -> tuple[list[Document], None]:
     more, going = _goes(maker, body, made[0][1], kinds[0])
     steps += more
     made.append((live, going))
+    if picked is not None and kinds[0].dtype == "int64":
+        more, (value,) = maker.apply(BY_NAME["add"], [Value(made[0][1], kinds[0]), picked], body)
+        steps += more
+        made[0] = (made[0][0], value.name)
     emit = {"kind": "emit", "value": maker.dice.choice((cells[0].name, made[0][1])), "mode": "append", "axis": 1}
     emit |= {"output": _output(maker, kinds[0]), "when": live.name}
     steps.insert(0 if emit["value"] == cells[0].name else len(steps), emit)

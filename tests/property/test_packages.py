@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 from genai_compiler import Options, compile_package
+from genai_compiler.plan.ir import Form
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ DICE = st.randoms(use_true_random=False)
 SMOKE = settings(max_examples=40, derandomize=True, database=None, deadline=None,
                  suppress_health_check=list(HealthCheck))  # fmt: skip
 LONG = settings(SMOKE, max_examples=1500)
+FORMS: tuple[Form | None, ...] = (None, None, "fused", "own", "host")
 FEATURES = (
     "loop nested 0", "loop nested 1", "loop nested 2", "setup", "induction rank 0", "induction rank 1",
     "termination generation_eos", "rows end one by one", "branch bool", "branch integer", "branch default", "join",
@@ -34,7 +36,7 @@ FEATURES = (
     "cell bounded", "session cell", "carry swap", "carry initial", "binding", "effects", "sequence", "request role",
     "op expand", "pattern override", "pattern optional port", "pattern telemetry", "pattern grammar",
     "pattern append group", "pattern replace group", "pattern indexed_scatter", "pattern session branch",
-    "pattern settling", SETTLED_ROWS,
+    "pattern settling", SETTLED_ROWS, "op pick", "search in a loop that may settle",
     *(f"literal {dtype}" for dtype in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
                                        "float16", "float32", "bfloat16", "int64 list", "bfloat16 list")),
 )  # fmt: skip
@@ -51,9 +53,9 @@ def made(
 ) -> tuple[Package, Subject]:
     """A package, compiled and loaded."""
     package = make_package(Maker(dice, bench[1], rowwise), pattern)
-    text = dice.choice(("json", "yaml"))
+    text, form = dice.choice(("json", "yaml")), dice.choice(FORMS)
     with count_settled():
-        return package, bench[0].compiled(package.document, text, frozenset(package.timed))
+        return package, bench[0].compiled(package.document, text, frozenset(package.timed), form)
 
 
 def run_requests(package: Package, subject: Subject, dice: random.Random, rows: int | None = None) -> Counter[str]:

@@ -62,7 +62,7 @@ def by_python(program: NumberProgram, place: int, own: Sequence[int]) -> Any:
     made = [None]
     views = NumberViews(program, {"a": "a[0]", "s": "s[0]"}, {}, "", Names(frozenset("as")), {"own": "own"})
     held: dict[str, Any] = {"a": [place], "s": [place], "own": tuple(own), "made": made}
-    exec("\n".join(views.computing()), held)
+    exec("\n".join([*views.lasting(), *views.computing()]), held)
     if not eval(" and ".join(views.fitting()) or "True", held):
         return None
     exec("\n".join(views.writing({"x": "made"})), held)

@@ -45,7 +45,9 @@ def by_python(program: NumberProgram, values: Values) -> dict[str, Any] | None:
     given = {name: f"flat[{name!r}][0]" for name in values if name != "row"}
     made = {port: [None] for port, _ in program.outputs}
     rows = {"row": "flat['row']", **{put.gives: f"made_rows[{put.gives!r}]" for put in program.puts}}
-    views = NumberViews(program, given, rows, "", Names(frozenset({"flat", "made", "made_rows"})))
+    lengths = {name: f"len({row})" for name, row in rows.items()}
+    names = Names(frozenset({"flat", "made", "made_rows"}))
+    views = NumberViews(program, given, rows, "", names, lengths=lengths)
     held: dict[str, Any] = {"flat": flat, "made": made, "made_rows": {put.gives: [0] * WIDTH for put in program.puts}}
     exec("\n".join(views.computing()), held)
     if not eval(" and ".join(views.fitting()) or "True", held):

@@ -28,7 +28,7 @@ class NumberViews:
     """The lines of one run. given: port -> the expression that reads its number. rows: port, or result -> its entries.
 
     counter: the expression among these that is the iteration's number, which one may always be added to. lists: port ->
-    the name of what is listed there.
+    the name of what is listed there. lengths: port -> how many entries its row has, which no iteration changes.
     """
 
     program: NumberProgram
@@ -37,7 +37,15 @@ class NumberViews:
     counter: str
     names: Names
     lists: Mapping[str, str] = field(default_factory=dict[str, str])
+    lengths: Mapping[str, str] = field(default_factory=dict[str, str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
+    sound: list[str] = field(default_factory=list[str])
+
+    def lasting(self) -> Iterator[str]:
+        """For once, before all else: whether no list is empty or long, which no iteration changes."""
+        for port in sorted(self.program.lists()):
+            self.sound.append(self.names.fresh(f"{port}_sound"))
+            yield f"{self.sound[-1]} = 0 < len({self.lists[port]}) <= {MOST}"
 
     def computing(self) -> Iterator[str]:
         """From numbers that are read to those that will be written; nothing is written yet."""
@@ -56,13 +64,12 @@ class NumberViews:
 
     def fitting(self) -> tuple[str, ...]:
         """What must hold: each place is in its row or table, each number in its type, and no list is empty or long."""
-        places = dict.fromkeys(f"0 <= {self._text(put.place)} < len({self.rows[put.row]})" for put in self.program.puts)
+        places = dict.fromkeys(f"0 <= {self._text(put.place)} < {self.lengths[put.row]}" for put in self.program.puts)
         sums = [step for step in self.program.steps if step.operator in OVERFLOWS and not self._counts_on(step)]
         bits = ((each, BITS.get(each.operator, BITS.get(each.dtype))) for each in sums)
         types = (f"{self._text(each.gives)}.bit_length() < {most}" for each, most in bits if most is not None)
         tables = dict.fromkeys(f"0 <= {self._text(each.takes[0])} < {len(each.among)}" for each in self._lookups())
-        lists = (f"0 < len({self.lists[each]}) <= {MOST}" for each in sorted(self.program.lists()))
-        return (*places, *tables, *lists, *types)
+        return (*self.sound, *places, *tables, *types)
 
     def writing(self, results: Mapping[str, str]) -> Iterator[str]:
         """The results. results: port -> the view that takes its number."""

@@ -167,7 +167,9 @@ class SettledViews:
         rows |= {port: self._view(port, run.outputs, "made", at) for port, _ in run.outputs if port in kept}
         written = {port: self._view(port, run.outputs, "made", at) for port, _ in program.outputs}
         lists = {port: self._listed(port, value, run, at) for port, value in run.inputs if port in program.lists()}
-        views = NumberViews(program, given, rows, self._step, self._names, lists)
+        lengths = {port: self._length(port, run, at) for port in dict.fromkeys(put.row for put in program.puts)}
+        views = NumberViews(program, given, rows, self._step, self._names, lists, lengths)
+        self._lists.extend(views.lasting())
         yield from views.computing()
         fits = views.fitting()
         if not fits:
@@ -222,6 +224,13 @@ class SettledViews:
         name = self._names.fresh(f"{value}_listed")
         given = self._call("entries", f"{self._sets[at][0]}.given[{_place(port, run.inputs)}]")
         self._lists.append(f"{name} = tuple({given}.tolist())")
+        return name
+
+    def _length(self, port: str, run: Invoke, at: int) -> str:
+        """The name of how many entries a row has: as many in either set, every time."""
+        name = self._names.fresh(f"{port}_length")
+        row = self._call("number", f"{self._sets[at][0]}.given[{_place(port, run.inputs)}]")
+        self._lists.append(f"{name} = len({row})")
         return name
 
     def _view(self, port: str, pairs: Pairs, side: str, at: int) -> str:

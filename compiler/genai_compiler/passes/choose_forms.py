@@ -6,10 +6,10 @@ After:   component greedy = greedy.onnx, on the host
          %t = invoke greedy(logits=%l)
 
 The table of costs decides (docs/costs.md): for a graph that searches, each form is planned through, with what it does
-to the runs around it, and the cheapest one stays; the fused one where none is cheaper by a tenth. For others there is
-nothing to choose: linked they never cost more than apart, whatever the table says. What a caller asks for goes first.
-Only a graph that numpy does to the same bits can go to the host (read/host_graph.py), and only where the extent that it
-searches is known. Nothing is measured here: the same plan and table give the same forms.
+to the runs around it, and the first one (fused, own, host) stays that no other is cheaper than by a tenth. For others
+there is nothing to choose: linked they never cost more than apart. What a caller asks for goes first. Only a graph that
+numpy does to the same bits can go to the host (read/host_graph.py), and only where the extent that it searches is
+known. Nothing is measured here: the same plan and table give the same forms.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from genai_compiler.read.package import Graph
 SWEEPS = 3
 """How often each component is looked at again, at most."""
 ALIKE = 0.1
-"""Share of a sum by which another one must be less to count: what a table says of a loop is no nearer than that."""
+"""Share of a sum by which another one must be less to count: no table says what a loop takes more exactly."""
 WORDS: Mapping[Form, str] = {"fused": "fused", "own": "own session", "host": "host"}
 
 
@@ -116,8 +116,8 @@ def _chosen(found: list[_Candidate], costs: FormCosts) -> Mapping[str, Form]:
         for each in open_ones:
             if each.program is not None:
                 sums = _sums(each, forms, costs)
-                first, least = each.possible[0], _least(sums)
-                forms[each.name] = least if sums[least] < (1 - ALIKE) * sums[first] else first
+                least = min(sums.values())
+                forms[each.name] = next(form for form, cost in sums.items() if (1 - ALIKE) * cost <= least)
         if forms == before:
             break
     return forms
@@ -126,10 +126,6 @@ def _chosen(found: list[_Candidate], costs: FormCosts) -> Mapping[str, Form]:
 def _sums(each: _Candidate, forms: Mapping[str, Form], costs: FormCosts) -> Mapping[Form, float]:
     """What the whole plan costs with each form of one component."""
     return {form: costs.whole({**forms, each.name: form}) for form in _open(each)}
-
-
-def _least(sums: Mapping[Form, float]) -> Form:
-    return min(sums, key=lambda form: sums[form])
 
 
 def _open(each: _Candidate) -> tuple[Form, ...]:
@@ -153,7 +149,8 @@ def _note(each: _Candidate, forms: Mapping[str, Form], costs: FormCosts) -> str:
     word = WORDS[form] if form != "fused" or each.name in costs.linked(forms) else "nothing to be fused with"
     extent = f", {each.extent} elements to search" if each.extent else ""
     remark = f"; not on the host: {each.remark}" if each.remark else ""
-    least = _least(_sums(each, forms, costs))
+    sums = _sums(each, forms, costs)
+    least = min(sums, key=lambda form: sums[form])
     why = "the only one" if len(times) == 1 else "the cheapest" if form == least else f"as cheap as {WORDS[least]}"
     return f"choose_forms: {each.name}: {word}, {why}: {shown} us {_turn(depth)}{extent}{remark}"
 
