@@ -184,14 +184,31 @@ class Held:
         raise self._failed(str(failure)) from failure
 
     def _lengths(self, values: Sequence[Value]) -> _Lengths:
-        valid, total = _row_sums(values[self._valid]), 0
+        valid, total = self._row_sums(values[self._valid]), 0
         for kind, place in self._totals:
             if kind == "width":
-                total = max(total, values[place].shape()[-1])
+                total = max(total, self._shape(values[place])[-1])
             else:
-                sums = valid if place == self._valid else _row_sums(values[place])
+                sums = valid if place == self._valid else self._row_sums(values[place])
                 total = max((total, *sums))
-        return _Lengths(total, values[self._new].shape()[1], valid)
+        return _Lengths(total, self._shape(values[self._new])[1], valid)
+
+    def _row_sums(self, value: Value) -> list[int]:
+        if len(self._shape(value)) > 2:
+            raise self._odd(value)
+        sums: list[int] = np.add.reduce(to_array(value), axis=-1).tolist()
+        return sums
+
+    def _shape(self, value: Value) -> Sequence[int]:
+        """What has rows and entries; ONNX Runtime lets a graph give another rank than it declares."""
+        shape = value.shape()
+        if len(shape) < 2:
+            raise self._odd(value)
+        return shape
+
+    def _odd(self, value: Value) -> ExecutionError:
+        what = f"it takes lengths from tensors of rows and entries, and is given one {list(value.shape())}"
+        return self._failed(what)
 
     def _check(self, lengths: _Lengths) -> None:
         """What the operators would say beside cells of exactly this extent; a buffer's room must not excuse it."""
@@ -255,8 +272,3 @@ class Held:
     def _failed(self, what: str) -> ExecutionError:
         where = f"{self._spec.origin} (component '{self._spec.component}')"
         return ExecutionError("step-failed", what, origin=where)
-
-
-def _row_sums(value: Value) -> list[int]:
-    sums: list[int] = np.add.reduce(to_array(value), axis=-1).tolist()
-    return sums

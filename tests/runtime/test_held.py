@@ -7,8 +7,10 @@ from typing import Any
 
 import genai_runtime
 import numpy as np
+import onnx
 import pytest
 from genai_runtime import ExecutionError, held
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.conftest import FIXTURES
 from tests.held_packages import ENTRIES, HEAD, KV_HEADS, NUMPY, Attention, compile_both, decision, scripted_package
@@ -299,3 +301,28 @@ def test_requests_do_not_share_buffers(decoder: Both) -> None:
     streams = [model.stream(request([prompt], 12), stop_on_eos=False) for prompt in PROMPTS[::2]]
     got = [[next(stream).value for stream in streams] for _ in range(12)]
     np.testing.assert_equal([[pair[at] for pair in got] for at in (0, 1)], wanted)
+
+
+@pytest.mark.parametrize("shape", [[1, 1, -1], [-1], [1, -1, 1]], ids=str)
+def test_masks_of_another_rank_than_their_graph_declares_fail_by_name(shape: list[int], tmp_path: Path) -> None:
+    """A shape that is computed says nothing while sessions are opened; a run is told of it by ONNX Runtime."""
+    package = edited(tmp_path / "package", "package.active", True)
+    update = package / "policies" / "decoder_step_update.onnx"
+    model = onnx.load(update)
+    (node,) = (each for each in model.graph.node if "next_attention_mask" in each.output)
+    node.output[:] = ["right" if each == "next_attention_mask" else each for each in node.output]
+    (counted,) = (each.name for each in model.graph.input if each.name == "attention_mask")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(shape), "stated"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([0]), "nothing"))
+    model.graph.node.extend(
+        [
+            helper.make_node("Shape", [counted], ["extents"]),
+            helper.make_node("Expand", ["nothing", "extents"], ["none"]),
+            helper.make_node("ReduceMax", ["none"], ["zero"], keepdims=0),
+            helper.make_node("Cast", ["zero"], ["whole"], to=TensorProto.INT64),
+            helper.make_node("Add", ["stated", "whole"], ["computed"]),
+            helper.make_node("Reshape", ["right", "computed"], ["next_attention_mask"]),
+        ]
+    )
+    onnx.save(model, update)
+    assert same(compile_both(package, tmp_path), request(PROMPTS[:1], 5))[1] in ("step-failed", "symbol-conflict")
