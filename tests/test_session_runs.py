@@ -10,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import genai_runtime
+import onnx_ir as ir
 import pytest
 from genai_compiler import compile_package
 from genai_compiler.session_runs import runs_text
 from genai_runtime.timings import RUN
 
 from tests.conftest import FIXTURES, Traced
+from tests.lower.test_pipeline_cut import document, written
+from tools.fixtures.network import concat_decoder, gqa_decoder
 
 Compiled = Callable[[str], tuple[Path, Traced]]
 STEPPED = [
@@ -87,6 +90,32 @@ def test_a_prompt_in_parts_takes_more_than_one_run(
     assert plan is not None
     assert counted(tmp_path / "made", 1) == before
     assert ("or more before the first" in runs_text(plan)) == (case != "tiny-ssru-v1")
+
+
+def by_windows(folder: Path) -> Path:
+    """Prompts of one session in windows of two tokens."""
+    graphs = {"decoder": gqa_decoder().proto()}
+    window = {"kv_cache": {"sliding_window": {"window_size": 2}}, "position_ids": {"strategy": "windowed"}}
+    return written(folder, graphs, document(graphs, state=window))
+
+
+def one_by_one(folder: Path) -> Path:
+    """A graph that takes one token a run."""
+    sketch = concat_decoder()
+    sketch.builder.graph.inputs[0].shape = ir.Shape(["batch", 1])
+    graphs = {"decoder": sketch.proto()}
+    return written(folder, graphs, document(graphs))
+
+
+@pytest.mark.parametrize(("made", "runs"), [(by_windows, 2), (one_by_one, 3)])
+def test_a_prompt_that_the_graph_takes_in_parts_is_several_runs(
+    made: Callable[[Path], Path], runs: int, tmp_path: Path
+) -> None:
+    """Of the three tokens that are counted with: two windows of two, or each by itself."""
+    plan = compile_package(made(tmp_path / "p"), tmp_path / "made").plan
+    assert plan is not None
+    assert counted(tmp_path / "made", 1) == runs
+    assert runs_text(plan) == "1 session run a token (iteration), 1 or more before the first"
 
 
 def test_adapters_are_no_session_runs(tmp_path: Path) -> None:

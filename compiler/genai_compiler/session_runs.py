@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Branch, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
-from genai_compiler.plan.prompt_chunks import takes_prompts
 from genai_compiler.plan.uses import walk
 
 
@@ -62,7 +61,7 @@ def _runs(op: Op, plan: Plan) -> Runs:
             facts = plan.decoder
             runs = op.component if isinstance(op, Decode) else op.decode.component
             number = len(plan.component(runs).sessions) + (facts is not None and facts.front is not None)
-            return Runs(number, number, isinstance(op, Decode) and op.phase == "prompt" and _in_parts(plan))
+            return Runs(number, number, isinstance(op, Decode) and op.phase == "prompt" and _in_parts(op, plan))
         case Branch():
             cases = [runs_of(ops, plan) for ops in (*(ops for _, ops in op.cases), op.default or ())]
             least, most = min(each.least for each in cases), max(each.most for each in cases)
@@ -74,12 +73,13 @@ def _runs(op: Op, plan: Plan) -> Runs:
             return Runs()
 
 
-def _in_parts(plan: Plan) -> bool:
+def _in_parts(prompt: Decode, plan: Plan) -> bool:
     """Whether a prompt goes in by several runs: by windows, by chunks that the package asks for, or token by token."""
     facts = plan.decoder
     if facts is None:
         return False
-    return facts.window is not None or bool(facts.chunk) or (facts.one_token and takes_prompts(plan))
+    asked = {each.name for each in plan.inputs if each.role == "prompt_tokens"}
+    return facts.window is not None or bool(facts.chunk) or (facts.one_token and prompt.tokens in asked)
 
 
 def _invoked(op: Invoke, plan: Plan) -> Runs:

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from genai_compiler.lower.dataflow import Edge
 from genai_compiler.lower.matching import listed, rank_of, spell_port
@@ -136,18 +136,30 @@ def _entry_token(other: Candidate, others: Sequence[Candidate], config: Mapping[
 
     A graph whose ports tell no medium has the token that is left; the first of two, which is a doubt of its own.
     """
-    kind, sure = _medium(other.signature), {_medium(each.signature) for each in others}
-    fits = [each for each in (AUDIO, IMAGE) if each == kind or (not kind and each not in sure)]
+    kind, told = _medium(other.signature).kind, {_medium(each.signature).kind for each in others}
+    fits = [each for each in (AUDIO, IMAGE) if each == kind or (not kind and each not in told)]
     return next(({f"{each}_token": found[0]} for each in fits if (found := _stated(config, each))), {})
 
 
-def _medium(signature: Signature) -> str:
-    """Whole pictures have four axes or five, and a grid places patches; sound has bands; "" where neither tells it."""
+class _Medium(NamedTuple):
+    """What a graph makes features of, "" where its ports do not tell it. sure: a picture beyond doubt."""
+
+    kind: str
+    sure: bool = False
+
+
+def _medium(signature: Signature) -> _Medium:
+    """Whole pictures have four axes or five, and a grid places patches; sound has bands.
+
+    Four axes may be a sound's, too; two of pixels and one of three colours are not.
+    """
     floats = [each.shape or () for each in signature.inputs if "float" in each.dtype]
     grids = ((each.shape or ())[1:] == (3,) for each in signature.inputs if each.dtype in ("int64", "int32"))
-    if any(len(each) in (4, 5) for each in floats) or any(grids):
-        return IMAGE
-    return AUDIO if any(len(each) == 3 and not {*BANDS}.isdisjoint(each[1:]) for each in floats) else ""
+    pictures = [each for each in floats if len(each) in (4, 5)]
+    if pictures or any(grids):
+        return _Medium(IMAGE, any(_COLOURS in (each[-3], each[-1]) for each in pictures))
+    heard = any(len(each) == 3 and not {*BANDS}.isdisjoint(each[1:]) for each in floats)
+    return _Medium(AUDIO if heard else "")
 
 
 def _doubts_of_tokens(others: Sequence[Candidate], config: Mapping[str, Any]) -> Iterator[str]:
@@ -157,18 +169,12 @@ def _doubts_of_tokens(others: Sequence[Candidate], config: Mapping[str, Any]) ->
             yield f"config.json names {found[0]} and {found[1]} as the token that stands for an entry of {kind}"
     if not (_stated(config, "image") and _stated(config, "audio")):
         return
-    unclear = [each for each in others if not _takes_colours(each.signature)]
+    unclear = [each for each in others if not _medium(each.signature).sure]
     seen = len(others) - len(unclear)
     if len(unclear) == 1 and seen == 1:
         return  # the other one takes the pictures
     for each in unclear:
         yield f"config.json names a token for pictures and one for sounds, and {each.artifact} could make either"
-
-
-def _takes_colours(signature: Signature) -> bool:
-    """Whether an input is a picture beyond doubt: two axes of pixels, and one of three colours."""
-    shapes = (each.shape for each in signature.inputs if "float" in each.dtype and rank_of(each) in (4, 5))
-    return any(shape is not None and _COLOURS in (shape[-3], shape[-1]) for shape in shapes)
 
 
 def _past_the_table(embedding: Candidate, token: Mapping[str, int]) -> Iterator[str]:
