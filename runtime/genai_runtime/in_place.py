@@ -71,8 +71,9 @@ class InPlaceDecoding(Decoding):
         spec = self.spec
         self._bound = bound = binding.new_bindings(self.session)
         self._bind_state(bound, self.session, self.own(self.later))
+        self._ids = view(self.tokens if self.front is not None else self.as_fed(self.tokens))
         if self.front is None:
-            bound.bind_ortvalue_input(spec.tokens, view(self.as_fed(self.tokens)))
+            bound.bind_ortvalue_input(spec.tokens, self._ids)
         if spec.positions is not None:
             bound.bind_ortvalue_input(spec.positions[0], view(self.as_fed(self._positions)))
         self._only = self.only_position()
@@ -120,7 +121,7 @@ class InPlaceDecoding(Decoding):
         if spec.lengths is not None:
             self._fed[spec.lengths.last][:] = lengths
         if self.front is not None:
-            self._made = self.embedded(view(self.tokens), self.later)
+            self._made = self.embedded(self._ids, self.later)
             for port, value in self._made.items():
                 self._bound.bind_ortvalue_input(port, value)
         try:

@@ -3,6 +3,9 @@
 A cache is a view of a strip of memory that goes on by as many elements as a column has. Every column is then one place
 nearer to the start, without a copy; the places at the end, where those that dropped out of the next row stood, take the
 new columns. So a step writes one column a cache.
+
+The caches are what a step binds anew: a place that moves can't be bound once, and at one place all of their columns
+would be copied at every step. It tells where they begin (`binding.bind_at`), and makes no tensor of them.
 """
 
 from collections.abc import Mapping
@@ -37,6 +40,12 @@ class Strip:
             what = f"the cache {slot.past!r} takes {size * dtype.itemsize / 1e6:.0f} MB, which this process can't have"
             raise RequestError("state-memory", what, help="give a shorter prompt, ask for fewer tokens") from failure
         self._start = 0
+        self._base, self._width, self._dims = self._memory.ctypes.data, self._memory.itemsize, list(self._shape)
+
+    def bind(self, bound: binding.Bindings) -> None:
+        """The columns of the moment as an input, until the next move; the strip outlives the run."""
+        address = self._base + self._start * self._width
+        binding.bind_at(bound, self.slot.past, self.slot.dtype, self._dims, address)
 
     @property
     def array(self) -> Array:
@@ -133,6 +142,7 @@ class ShiftedDecoding(Decoding):
         self._run = binding.run_bound(self.session, spec.origin)
         self._mask = np.zeros((1, columns), dtype=NUMPY[spec.mask.dtype if spec.mask is not None else "int64"])
         self._mask[0, columns - self.width :] = 1
+        self._ids = view(self.tokens)
         fed = {spec.tokens: self.tokens} if self.front is None else dict[str, Array]()
         if spec.mask is not None:
             fed[spec.mask.port] = self._mask
@@ -154,9 +164,9 @@ class ShiftedDecoding(Decoding):
         self.filled += 1
         self._mask[0, -self.filled :] = 1
         for strip in self._strips:
-            self._bound.bind_ortvalue_input(strip.slot.past, view(strip.array, strip.slot.dtype))
+            strip.bind(self._bound)
         if self.front is not None:
-            self._made = self.embedded(view(self.tokens), self.later)
+            self._made = self.embedded(self._ids, self.later)
             for port, value in self._made.items():
                 self._bound.bind_ortvalue_input(port, value)
         self.passes += 1
