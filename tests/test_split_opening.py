@@ -1,6 +1,7 @@
 """A decoder in two sessions: the tokens of a plain loop and of the whole graph, whatever is asked of it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_the_folder_and_the_plan_say_where(tmp_path: Path) -> None:
     assert data["parts"]["decoder"]["graphs"] == ["decoder_first", "decoder_second"]
     assert sorted(each.stem for each in (folder / "graphs").iterdir()) == sorted(graphs)
     assert "component decoder = model.onnx, edited, in two sessions" in text
-    assert f"  from one to the other: {crossing}[input_ids 0, input_ids 1, 64]" in text
+    assert f"  from one to the other: {crossing}[input_ids 0, input_ids 1, 16]" in text
     assert "decision split_opening: decoder opens in two sessions at once" in text
 
 
@@ -80,7 +81,7 @@ def test_state_belongs_to_the_part_that_reads_it(tmp_path: Path) -> None:
     """Two layers, one on each side: keys and values of a layer are ports of one session alone."""
     folder = made(typed("tiny-gqa-v1", tmp_path), tmp_path / "out")
     with genai_runtime.load(folder, threads=1) as model:
-        whole = model.sessions.session("decoder")
+        whole = model._sessions.session("decoder")
         assert isinstance(whole, Parted)
         first, second = ({each.name for each in session.get_inputs()} for session in (whole.first, whole.second))
         assert {name for name in first if "past" in name} == {f"past_key_values.0.{kind}" for kind in ("key", "value")}
@@ -101,17 +102,14 @@ def test_both_sessions_are_stored(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", ["tiny-block-drafts", "tiny-chained-drafts"])
 def test_drafts_are_verified_by_both(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inference does not see through this graph's attention; that what crosses has a vector a token is known here."""
-    known = (("", ("input_ids 0", "input_ids 1", 64)),)
-    monkeypatch.setattr("genai_compiler.passes.split_opening._extents", lambda model, place: _of(place, known[0][1]))
+    known = ("input_ids 0", "input_ids 1", 16)
+    one_pass = sys.modules["genai_compiler.passes.split_opening"]
+    monkeypatch.setattr(one_pass, "_extents", lambda _, place: tuple((name, known) for name, _ in place.crossing))
     folder = made(typed(case, tmp_path), tmp_path / "out")
     with genai_runtime.load(folder, threads=1) as model:
         for prompt in PROMPTS:
             found = model.generate(prompt, max_new_tokens=20, temperature=0, stop_on_eos=False, speculate=True)
             assert found.tokens == plain(FIXTURES / case, prompt, 20)
-
-
-def _of(place: Any, extents: tuple[str | int, ...]) -> tuple[tuple[str, tuple[str | int, ...]], ...]:
-    return tuple((name, extents) for name, _ in place.crossing)
 
 
 def test_a_profile_shows_the_runs_of_both(tmp_path: Path) -> None:

@@ -76,6 +76,14 @@ class Settings:
     threads_from: str = ""
 
 
+WAITING: Mapping[str, str | int | bool] = {
+    "session.force_spinning_stop": "1",
+    "session.intra_op.spin_duration_us": "200",
+}
+"""Of sessions that run in turns: further threads of one must not wait for work on the cores that the other one needs,
+and not long in between; behind a longer pause they are woken (docs/decisions/0042)."""
+
+
 class Sessions:
     """Opens each graph at most once, when it is first asked for. Closing drops every session."""
 
@@ -269,8 +277,8 @@ def _open(graph: Graph, settings: Settings) -> Any:
     options = dict(settings.options)
     if graph.lengths_vary:  # else it would keep a layout for every length that it has seen (docs/memory.md)
         options.setdefault("enable_mem_pattern", False)
-    if graph.part:  # else its threads go on waiting for work, on the cores that the other one needs
-        options.setdefault("session.force_spinning_stop", "1")
+    if graph.part:
+        options = {**WAITING, **options}
     if graph.stored is not None and all(name == "CPUExecutionProvider" for name, _ in settings.providers):
         try:
             return _open_stored(graph.stored, options, settings)
