@@ -51,9 +51,7 @@ def _lines(compiled: Compiled, package: Path) -> Iterator[str]:
 
 
 def _kept(group: StateGroup) -> str:
-    if group.bytes_per_row is not None and group.storage == "growing":
-        return f"of one size, {group.bytes_per_row} bytes a row"
-    return f"{group.storage}, {group.bytes_per_token} bytes a token and row"
+    return f"{group.storage}, {group.size}{' and row' * group.size.endswith('token')}"
 
 
 def _made(component: Component) -> str:

@@ -281,6 +281,7 @@ class Executor:
                 note_tokens = out.row_so_far("tokens", "int64", request.audience).append
                 package_eos_number = number(island_1_set.given[3])[0]
                 request_max_iterations_number = number(island_1_set.given[5])[0]
+                attention_mask_length = len(number(island_1_set.given[0]))
                 mask_next_sum = summed(entries(island_1_set.given[0]))
                 run_island_1 = steady_island_1.run
                 run_model_linked = decoder_cache.run
@@ -316,7 +317,7 @@ class Executor:
                     done_now = ended or full
                     open_2 = not done_now
                     next_active = open_2 and active_given_now[0]
-                    if 0 <= lengths_2 < len(attention_mask_given_now) and next_lengths.bit_length() < 64:
+                    if 0 <= lengths_2 < attention_mask_length and next_lengths.bit_length() < 64:
                         mask_next_now[:] = attention_mask_given_now
                         mask_next_now[lengths_2] = 1
                         lengths_next_now[0] = next_lengths

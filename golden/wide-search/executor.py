@@ -7,6 +7,8 @@ Do not edit: change the package and compile again.
 from collections.abc import Generator
 
 from genai_runtime.abi import (
+    RUN_FAILURES,
+    SETTLED,
     Cell,
     Event,
     HostConstant,
@@ -24,6 +26,8 @@ from genai_runtime.abi import (
     iteration_limit,
     keep_rows,
     live_rows,
+    number,
+    settled,
 )
 
 ABI_VERSION = 4
@@ -87,6 +91,7 @@ class Executor:
         live_cell = enter(LIVE_CELL_CELL, package_live, inputs.symbols, "pipeline.workflow.steps[0]")
         del limit, package_live, word
         steady_scores = scores_2.steady(limit_2)
+        steady_greedy = greedy.steady(limit_2)
         steady_ended = ended.steady(limit_2)
         for step in range(limit_2):
             live, going = live_rows(live_cell, origin="pipeline.workflow.steps[0]")
@@ -96,7 +101,7 @@ class Executor:
             # pipeline.workflow.steps[0].steps[0]: invoke scores
             scores = steady_scores(word_cell)[0]
             # pipeline.workflow.steps[0].steps[1]: invoke greedy
-            word_next = greedy(scores, live_cell)[0]
+            word_next = steady_greedy(scores, live_cell)[0]
             del scores
             # pipeline.workflow.steps[0].steps[2]: invoke ended
             live_next, slot = steady_ended(word_next, bound)
@@ -135,4 +140,68 @@ class Executor:
                 )
             word_cell = next_word_cell
             live_cell = next_live_cell
+            if step == SETTLED and settled((steady_scores, ()), (steady_greedy, ()), (steady_ended, (0, 1), (0, 1))):
+                # one row: all is bound, two sets of results take turns, and what has been compared stays as it is
+                scores_set, scores_other = steady_scores.sets()
+                greedy_set, greedy_other = steady_greedy.sets()
+                ended_set, ended_other = steady_ended.sets()
+                turns = (
+                    (
+                        number(ended_other.made[0]),
+                        scores_set,
+                        greedy_set,
+                        number(ended_set.given[0]),
+                        number(ended_set.made[0]),
+                        number(ended_set.made[1]),
+                        number(ended_set.made[1]),
+                    ),
+                    (
+                        number(ended_set.made[0]),
+                        scores_other,
+                        greedy_other,
+                        number(ended_other.given[0]),
+                        number(ended_other.made[0]),
+                        number(ended_other.made[1]),
+                        number(ended_other.made[1]),
+                    ),
+                )
+                audience = request.audience
+                run_scores = steady_scores.run
+                run_greedy = steady_greedy.run
+                bound_number = number(ended_set.given[1])[0]
+                note_words = out.row_so_far("words", "int64", request.audience).append
+                for step in range(SETTLED + 1, limit_2):
+                    (
+                        live_cell_now,
+                        scores_bound_now,
+                        greedy_bound_now,
+                        word_given_now,
+                        live_next_now,
+                        slot_now,
+                        slot_now_2,
+                    ) = turns[step & 1]
+                    if not live_cell_now[0]:
+                        break
+                    out.iterations += 1
+                    # pipeline.workflow.steps[0].steps[0]: invoke scores
+                    try:
+                        run_scores(scores_bound_now.bound, None)
+                    except RUN_FAILURES as failure:
+                        raise steady_scores.failed(scores_bound_now, failure) from failure
+                    # pipeline.workflow.steps[0].steps[1]: invoke greedy
+                    try:
+                        run_greedy(greedy_bound_now.bound, None)
+                    except RUN_FAILURES as failure:
+                        raise steady_greedy.failed(greedy_bound_now, failure) from failure
+                    # pipeline.workflow.steps[0].steps[2]: ended, in numbers
+                    live_2 = word_given_now[0] >= bound_number
+                    live_next_now[0] = live_2
+                    slot_now[0] = word_given_now[0]
+                    # pipeline.workflow.steps[0].steps[3]: emit
+                    if live_cell_now[0]:
+                        note_words(slot_now_2[0])
+                        if audience.listens or audience.cancelled:
+                            yield out.only_token("words", slot_now_2[0], step)
+                out.row_ended("words")
+                break
         return out.finish()

@@ -75,7 +75,12 @@ def test_states_alone_make_a_decoder(tmp_path: Path) -> None:
     del model.graph.node[:], model.graph.input[1]
     model.graph.node.extend(keep)
     compiled = built(tmp_path, model, {"model": {"decoder": {"num_hidden_layers": ...}}})
-    assert [each["name"] for each in compiled._manifest.data["state_groups"]] == ["decoder_recurrent"]
+    (group,) = compiled.describe()["state_groups"]
+    facts = [group[each] for each in ("name", "storage", "bytes_per_token", "bytes_per_row")]
+    assert facts == ["decoder_recurrent", "constant", 0, 8 * 2 * 4]
+    text = (tmp_path / "compiled" / "plan.txt").read_text("utf-8")
+    assert "group decoder_recurrent of decoder: constant, 64 bytes a row\n" in text
+    assert "growing" not in text
     session = onnxruntime.InferenceSession(tmp_path / "package" / "model.onnx", providers=["CPUExecutionProvider"])
     ids = [3, 7]
     for _ in range(6):

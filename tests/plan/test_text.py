@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 from genai_compiler.plan.ir import CapacityCheck, Copy, ExtentCheck, Op, Release, SymbolCheck, Type
+from genai_compiler.plan.state import GROWTH, ROWS, Slot
 from genai_compiler.plan.text import plan_text
 
 from tests.data import ROOT
-from tests.plan.small_plans import branch, carry, decoder_plan, emit, invoke, join, keep, loop, plan
+from tests.plan.small_plans import GROUP, branch, carry, decoder_plan, emit, invoke, join, keep, loop, plan
 
 
 def run_lines(*body: Op) -> list[str]:
@@ -89,6 +90,19 @@ def test_head_and_decoder() -> None:
     assert "%logits = autoregressive-decode decoder(%sequence, scale=%b) step" in text
     assert "%active.0, %done.0, %accepted.0 = start token-policy" in text
     assert text.endswith("}\n\ndecision first\ndecision second\n")
+
+
+@pytest.mark.parametrize(
+    ("dims", "once", "size"),
+    [
+        ((ROWS, 2, GROWTH, 8), False, "32 bytes a token"),
+        ((ROWS, 2, 5, 8), False, "160 bytes a row"),
+        ((ROWS, 2, GROWTH, 8), True, "as large as the first run makes it"),
+    ],
+)
+def test_a_group_says_what_its_size_goes_by(dims: tuple[int, ...], once: bool, size: str) -> None:
+    group = replace(GROUP, slots=(Slot("past", "present", "float16", dims, once),))
+    assert f"group kv of decoder: growing, {size}\n" in plan_text(replace(decoder_plan(), groups=(group,)))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,11 @@ def manifest(
             if each.overridable
         ],
         "state_groups": [
-            {"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token, "reason": each.reason}
+            {
+                **{"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token},
+                **({"bytes_per_row": each.bytes_per_row} if each.bytes_per_row is not None else {}),
+                "reason": each.reason,
+            }
             for each in plan.groups
         ],
         **task_facts(plan, package),

@@ -33,9 +33,9 @@ def _placed(group: StateGroup, profile: Profile) -> StateGroup:
     if any(PAGES in slot.dims for slot in group.slots):
         return replace(group, storage="pages", reason="a table says which pages are whose, and runs write into them")
     if not any(GROWTH in slot.dims for slot in group.slots) and not _windows(group, profile):
-        return replace(group, storage="growing", reason="of one size: what a step gives is what the next one takes")
+        return replace(group, storage="constant", reason="what a step gives is what the next one takes")
     if any(slot.once for slot in group.slots):
-        return replace(group, storage="growing", reason="the first run alone gives it: nothing is written again")
+        return replace(group, storage="once", reason="the first run alone gives it: nothing is written again")
     declared = profile.groups.get(group.name)
     if declared is not None and declared.aliasing == "forbidden":
         return replace(group, storage="growing", reason="the package does not permit past and present to be one buffer")

@@ -47,7 +47,7 @@ def _judged(
     op: Op, wanted: frozenset[str], moving: frozenset[str], plan: Plan, profile: Profile, notes: list[str]
 ) -> Op:
     run = run_of(op)
-    if run is None or run.held:
+    if run is None or run.held or plan.component(run.component).host is not None:
         return op
     try:
         program = _program(run, wanted, moving, plan, profile)

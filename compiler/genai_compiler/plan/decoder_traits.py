@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from genai_compiler.plan.state import GROWTH, ROWS, Mask, Shift, Slot, StateGroup, Window
+from genai_compiler.plan.state import GROWTH, PAGES, ROWS, Mask, Shift, Slot, StateGroup, Storage, Window
 from genai_compiler.read.attention import writes_in_place
 from genai_compiler.read.document import StateGroup as DeclaredGroup
 from genai_compiler.read.graph_facts import mask_use
@@ -79,7 +79,9 @@ def state_group(
     if shift is not None and group.kind == "sliding_attention" and group.update is None:
         reason = "a run gives the new entries, and the oldest drop out"
         return StateGroup(name, component, "shifted", slots, shift.columns, reason, origin)
-    return StateGroup(name, component, "growing", slots, _fixed_extent(graph, group.sequence_axis, slots), "", origin)
+    grows = any({GROWTH, PAGES} & {*slot.dims} for slot in slots)
+    storage: Storage = "growing" if grows else "constant"
+    return StateGroup(name, component, storage, slots, _fixed_extent(graph, group.sequence_axis, slots), "", origin)
 
 
 def _fixed_extent(graph: Graph, axis: int | None, slots: tuple[Slot, ...]) -> int | None:

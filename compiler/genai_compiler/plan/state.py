@@ -10,7 +10,7 @@ from genai_compiler.plan.dtypes import SIZE
 ROWS, GROWTH, PAGES = -1, -2, -3
 """Marks in a slot's dims: the axis of request rows, one that holds an entry a token, one that holds pages of tokens."""
 
-Storage = Literal["growing", "shared-buffer", "pages", "shifted"]
+Storage = Literal["growing", "constant", "once", "shared-buffer", "pages", "shifted"]
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Slot:
 class StateGroup:
     """Tensors that live and grow together, and how they are kept.
 
-    storage: `growing` present becomes past, allocated by the session (also where it keeps its size); `shared-buffer`
-    past and present are one buffer, with room to grow or of the graph's own capacity; `pages` one buffer, too, of
-    pages that a table gives to rows; `shifted` a run gives the new entries alone, the oldest of `capacity` drop out.
-    reason: why, in words.
+    storage: `growing` present becomes past, allocated by the session; `constant` the same, of one size; `once` what the
+    first run gives stays past; `shared-buffer` past and present are one buffer, with room to grow or of the graph's own
+    capacity; `pages` one buffer, too, of pages that a table gives to rows; `shifted` a run gives the new entries alone,
+    the oldest of `capacity` drop out. reason: why, in words.
     """
 
     name: str
@@ -56,6 +56,15 @@ class StateGroup:
         if any({GROWTH, PAGES} & {*each.dims} for each in self.slots):
             return None
         return sum(SIZE[each.dtype] * prod(dim for dim in each.dims if dim > 0) for each in self.slots)
+
+    @property
+    def size(self) -> str:
+        """What it takes, in words."""
+        if self.bytes_per_row is not None:
+            return f"{self.bytes_per_row} bytes a row"
+        if all(each.once for each in self.slots):
+            return "as large as the first run makes it"
+        return f"{self.bytes_per_token} bytes a token"
 
 
 @dataclass(frozen=True)

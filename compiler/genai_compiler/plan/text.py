@@ -145,7 +145,7 @@ def _group(group: StateGroup) -> Iterator[str]:
     capacity = f", {group.capacity} positions" if group.capacity is not None else ""
     paged = next((slot.dims[1] for slot in group.slots if PAGES in slot.dims), 0)
     capacity += f" of {paged} positions" if paged else ""
-    yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.bytes_per_token} bytes a token"
+    yield f"group {group.name} of {group.component}: {group.storage}{capacity}, {group.size}"
     for slot in group.slots:
         words = {ROWS: "rows", GROWTH: "entries" if slot.once else "tokens", PAGES: "pages"}
         dims = ", ".join(words.get(dim, str(dim)) for dim in slot.dims)
