@@ -106,7 +106,7 @@ class Proposer:
 
     def _chain(self, tokens: Sequence[int], width: int, target: BlockDecoding) -> list[int]:
         places, hidden = self._pending(tokens, target)
-        count = 1 if self.spec.one_position else len(places)
+        count = 1 if self.spec.one_position else target.chunk or len(places)
         for at in range(0, len(places), count):
             part = places[at : at + count]
             seeds = hidden[at : at + count] if hidden is not None else None
