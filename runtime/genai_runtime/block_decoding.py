@@ -32,6 +32,7 @@ class BlockDecoding(Decoding):
     ) -> None:
         super().__init__(decoder, ids, lengths, limit, context, extras)
         self._keep, self.filled = tuple(keep), 0
+        self.takes_chunks = not keep  # else the proposer reads what every position of the prompt gave
         self._kept: dict[str, Array] = {}
         self._fed: list[int] = []
         self._windows = [at for at, slot in enumerate(self.spec.slots) if self.spec.shared and GROWTH not in slot.dims]
@@ -43,7 +44,10 @@ class BlockDecoding(Decoding):
         self._buffers = shared_state(slots, 1, room.first, room.prompt) if self.spec.shared else []
         self._pasts = [] if self.spec.shared else empty_state(slots, 1)
         self._before = self._pasts
-        self.logits[0] = self.run(self.ids[0, : int(self.lengths[0])].tolist(), last=True)[0]
+        whole = self.ids[0, : self.width if self.chunk else int(self.lengths[0])].tolist()
+        for start in range(0, len(whole), self.chunk or len(whole)):
+            self.logits[0] = self.run(whole[start : start + (self.chunk or len(whole))], last=True)[0]
+        self.first, self.lengths[:] = self.width, len(whole)
 
     def run(self, ids: Sequence[int], last: bool = False) -> Array:
         """Feed tokens behind those in the state. Returns float32 [tokens, vocab]: what follows each (or the last)."""

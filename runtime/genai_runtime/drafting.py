@@ -71,8 +71,16 @@ class Proposer:
         self._after: list[tuple[Sequence[Value], int]] = []
 
     def propose(self, tokens: Sequence[int], width: int, target: BlockDecoding) -> list[int]:
-        """Up to `width` guesses of what follows `tokens`, of which the target has run all but the last."""
-        drafts = self._chain(tokens, width, target) if self.spec.chained else self._block(tokens, width, target)
+        """Up to `width` guesses of what follows `tokens`, of which the target has run all but the last.
+
+        Raises ExecutionError `step-failed`.
+        """
+        try:
+            drafts = self._chain(tokens, width, target) if self.spec.chained else self._block(tokens, width, target)
+        except (ValueError, IndexError) as failure:  # numpy's, of shapes that the graphs declare otherwise
+            raise self._failed(
+                f"what it takes or gives has another shape than its graph declares: {failure}"
+            ) from failure
         size = self.spec.vocabulary or target.spec.vocab_size
         return drafts[: next((at for at, each in enumerate(drafts) if not 0 <= each < size), len(drafts))]
 
@@ -98,7 +106,7 @@ class Proposer:
 
     def _chain(self, tokens: Sequence[int], width: int, target: BlockDecoding) -> list[int]:
         places, hidden = self._pending(tokens, target)
-        count = 1 if self.spec.one_position else len(places)
+        count = 1 if self.spec.one_position else target.chunk or len(places)
         for at in range(0, len(places), count):
             part = places[at : at + count]
             seeds = hidden[at : at + count] if hidden is not None else None
@@ -151,11 +159,14 @@ class Proposer:
         try:
             made = binding.results(self._run(feeds, self._outputs, None))
         except binding.RUN_FAILURES as failure:
-            where = f"{spec.origin} (component '{spec.component}')"
-            raise ExecutionError("step-failed", str(failure), origin=where) from failure
+            raise self._failed(str(failure)) from failure
         self._state = made[len(made) - len(spec.recurrent) :]
         self._length += count
         return made
+
+    def _failed(self, what: str) -> ExecutionError:
+        where = f"{self.spec.origin} (component '{self.spec.component}')"
+        return ExecutionError("step-failed", what, origin=where)
 
     def _embedded(self, ids: list[int]) -> Array:
         rows = self._table[ids]

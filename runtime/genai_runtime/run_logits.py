@@ -9,6 +9,12 @@ from genai_runtime.sample import FloatRow, to_float32
 from genai_runtime.values import Array
 
 
+def by_position(found: Array) -> Array:
+    """Logits of any shape, one row a position: [positions, vocab]."""
+    width = found.shape[-1] if found.ndim else 1
+    return found.reshape(found.size // (width or 1), width)
+
+
 def run_logits(found: Array, shape: tuple[int, ...], origin: str) -> FloatRow:
     """float32 of that shape, [rows, vocab]. Raises ExecutionError `step-failed` for another one, `logits-dtype`."""
     if found.shape != shape:

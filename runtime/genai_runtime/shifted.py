@@ -16,7 +16,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.decoding import Decoding
 from genai_runtime.problem import RequestError
-from genai_runtime.run_logits import run_logits
+from genai_runtime.run_logits import by_position, run_logits
 from genai_runtime.sample import to_float32
 from genai_runtime.state import GROWTH, Slot, shape_of
 from genai_runtime.values import NUMPY, Array, to_array, view
@@ -90,7 +90,7 @@ class ShiftedDecoding(Decoding):
             seen = np.concatenate([seen[size:], real[part]])
             fed = {port: (each.part(at * size, size), each.dtype) for port, each in streams.items()}
             logits, *made = self._run_window(fed, positions[..., part], seen, strips)
-        rows = logits.reshape(-1, logits.shape[-1])
+        rows = by_position(logits)
         last = start + self.width - 1 - (count - 1) * size
         place = last if len(rows) > 1 else 0
         self.logits[:] = run_logits(rows[place : place + 1], self.logits.shape, spec.origin)

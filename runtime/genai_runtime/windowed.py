@@ -11,7 +11,7 @@ import numpy as np
 from genai_runtime import binding
 from genai_runtime.in_place import InPlaceDecoding
 from genai_runtime.problem import RequestError
-from genai_runtime.run_logits import run_logits
+from genai_runtime.run_logits import by_position, run_logits
 from genai_runtime.state import shared_state
 from genai_runtime.values import NUMPY, Value, to_array, view
 from genai_runtime.window_feeds import placed, streams_of
@@ -81,6 +81,6 @@ class WindowedDecoding(InPlaceDecoding):
         """`logits` := of one position of the last window."""
         dtype = self.spec.logits_dtype
         found = binding.as_bits(value, dtype) if dtype == "bfloat16" else to_array(value)
-        rows = found.reshape(-1, found.shape[-1])
+        rows = by_position(found)
         at = place if len(rows) > 1 else 0
         self.logits[:] = run_logits(rows[at : at + 1], self.logits.shape, self.spec.origin)

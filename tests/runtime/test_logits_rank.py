@@ -73,3 +73,46 @@ def test_logits_of_another_width_than_declared_fail_by_name(width: int, op: str,
             with pytest.raises(ExecutionError, match=f"{width}.* where it declares .*{VOCABULARY}") as caught:
                 _ = loaded.generate(batch=prompts, max_new_tokens=8, speculate=drafts).rows
             assert caught.value.code == "step-failed"
+
+
+def reshaped(file: Path, output: str, shape: list[int]) -> None:
+    """The graph with an output of another shape than it declares: what is computed nobody sees before it runs."""
+    model = onnx.load(file)
+    graph = model.graph
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["right" if name == output else name for name in names]
+    graph.initializer.append(numpy_helper.from_array(np.array(shape), "shape.stated"))
+    graph.initializer.append(numpy_helper.from_array(np.array([0]), "shape.none"))
+    part = "right"
+    if 0 in shape:
+        part = "part"
+        graph.initializer.append(numpy_helper.from_array(np.array([-1]), "axis.last"))
+        graph.node.append(helper.make_node("Slice", ["right", "shape.none", "shape.none", "axis.last"], [part]))
+    graph.node.append(helper.make_node("Shape", ["right"], ["extents"]))
+    graph.node.append(helper.make_node("ReduceMin", ["extents"], ["least"], keepdims=1))
+    graph.node.append(helper.make_node("Mul", ["least", "shape.none"], ["zero"]))
+    graph.node.append(helper.make_node("Add", ["shape.stated", "zero"], ["shape"]))
+    graph.node.append(helper.make_node("Reshape", [part, "shape"], [output], allowzero=1))
+    onnx.save(model, file)
+
+
+@pytest.mark.parametrize(
+    ("case", "file", "output", "shape"),
+    [
+        ("tiny-chained-drafts", "draft.onnx", "logits", [1, 1, 0]),
+        ("tiny-chained-drafts", "draft.onnx", "carry", [1, 1, 1, -1]),
+        ("tiny-chained-drafts", "model.onnx", "hidden_states", [1, 1, 1, -1]),
+        ("tiny-stages-v1", "lm_head.onnx", "logits", [1, 1, 0]),
+        ("tiny-shifted-v1", "lm_head.onnx", "logits", [1, 1, 0]),
+    ],
+)
+def test_shapes_that_only_numpy_would_see_fail_by_name(
+    case: str, file: str, output: str, shape: list[int], tmp_path: Path
+) -> None:
+    shutil.copytree(FIXTURES / case, tmp_path / "p")
+    reshaped(tmp_path / "p" / file, output, shape)
+    compile_package(tmp_path / "p", out=tmp_path / "out")
+    with genai_runtime.load(tmp_path / "out", threads=1) as loaded, pytest.raises(ExecutionError) as caught:
+        _ = loaded.generate([1, 9, 14], max_new_tokens=8, stop_on_eos=False).rows
+    assert caught.value.code == "step-failed"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import genai_runtime
+import onnx
 import pytest
 import yaml
 from genai_compiler import compile_package
@@ -14,10 +15,12 @@ from genai_compiler.convert import convert_package, write_document
 from genai_compiler.driver import Compiled, Options
 from genai_compiler.memory import MemoryAsk
 from genai_compiler.summary import summary
+from genai_runtime.block_decoding import BlockDecoding
 from genai_runtime.decoding import Decoding
+from genai_runtime.drafting import Proposer
 
 from tests.conftest import FIXTURES
-from tests.lower.packages import laid_over
+from tests.lower.packages import Layer, Recipe, decoder, laid_over, write_package
 from tests.lower.test_bare import NAMED
 from tests.reference.plain_loop import greedy
 
@@ -204,3 +207,34 @@ def test_the_plan_says_what_the_runtime_does(tmp_path: Path, chunks: list[int], 
         model.generate(PROMPT[:8], max_new_tokens=2).tokens  # noqa: B018
     divided = done.plan.decoder.window is None and chunks != [0]
     assert divided == (done.plan.decoder.chunk == 4)
+
+
+@pytest.mark.parametrize("op", ["gqa", "attention"])
+@pytest.mark.parametrize("asked", [None, 3, 0])
+def test_prompts_behind_which_a_model_drafts_go_in_by_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, asked: int | None
+) -> None:
+    """Also the draft model's own runs of them: what verifies drafts gives logits of every position of a run."""
+    model = {"model": {"draft": {"filename": "draft.onnx"}}}
+    package = write_package(tmp_path / "p", Recipe(op=op), {**model, **SEARCH})
+    onnx.save(decoder(Recipe(layers=(Layer(0), Layer(1)), op="attention")), package / "draft.onnx")
+    prompt, runs, drafts = [each % 20 for each in PROMPT], list[int](), list[int]()
+    run, step = BlockDecoding.run, Proposer._step  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: BlockDecoding, ids: list[int], last: bool = False) -> Any:
+        runs.append(len(ids))
+        return run(self, ids, last)
+
+    def drafted(self: Proposer, ids: list[int], *rest: Any) -> Any:
+        drafts.append(len(ids))
+        return step(self, ids, *rest)
+
+    monkeypatch.setattr(BlockDecoding, "run", counted)
+    monkeypatch.setattr(Proposer, "_step", drafted)
+    with genai_runtime.load(made(package)[1], threads=1) as model_of:
+        tokens = model_of.generate(prompt, max_new_tokens=12, stop_on_eos=False, prefill_chunk=asked).tokens
+        size = {None: 4, 3: 3, 0: 99}[asked]
+        for made_of, length in ((runs, len(prompt)), (drafts, len(prompt) + 1)):  # drafts follow the first token
+            wanted = [min(size, length - at) for at in range(0, length, size)]
+            assert made_of[: len(wanted)] == wanted
+        assert tokens == model_of.generate(prompt, max_new_tokens=12, stop_on_eos=False, speculate=False).tokens
