@@ -144,6 +144,29 @@ def test_a_conversation_that_was_written_by_hand_is_held(tmp_path: Path) -> None
             refused(lambda: talking.generate([7], session="b", max_new_tokens=1).tokens)
 
 
+def test_where_no_table_tells_the_logits_do(tmp_path: Path) -> None:
+    """A graph that takes 0 for what is below 0: its table says nothing of what may come, its vocabulary does."""
+    package = shutil.copytree(FIXTURES / "tiny-concat-v1", tmp_path / "package")
+    model = onnx.load(package / "model.onnx")
+    lookup = next(node for node in model.graph.node if "embedding" in node.input)
+    at = list(model.graph.node).index(lookup)
+    lookup.input[1] = "kept"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0), "nought"))
+    for node in (
+        onnx.helper.make_node("Where", ["below", "nought", "input_ids"], ["kept"]),
+        onnx.helper.make_node("Less", ["input_ids", "nought"], ["below"]),
+    ):
+        model.graph.node.insert(at, node)
+    onnx.save(model, package / "model.onnx")
+    compile_package(package, out=tmp_path / "c")
+    with genai_runtime.load(tmp_path / "c", threads=1) as tiny:
+        assert tiny.generate([1, 63], max_new_tokens=3, stop_on_eos=False).tokens == greedy(
+            package / "model.onnx", [1, 63], 3
+        )
+        for odd in ODD:
+            refused(lambda odd=odd: tiny.run(given(tiny, [[1, odd]])))  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("looked_up", [False, True])
 def test_a_proposer_that_has_not_all_of_the_tokens_is_not_used(tmp_path: Path, looked_up: bool) -> None:
     """Its table ends before the target's: a token of the target's could not be fed to it."""

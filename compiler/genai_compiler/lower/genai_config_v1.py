@@ -72,9 +72,9 @@ def _drafted(
 
 def _media_tokens(config: GenaiConfig) -> Iterator[Problem]:
     """Tokens that stand for entries of media, where no model takes any: such a decoder looks all ids up."""
-    model = config.text.root["model"]
+    model = config.text.root.get("model") if isinstance(config.text.root, dict) else None
     for key in ("image_token_id", "audio_token_id", "video_token_id", "vision_start_token_id", "boa_token_id"):
-        if model.get(key) is not None:
+        if isinstance(model, dict) and model.get(key) is not None:
             what = f"{key!r} has no effect: the package has no model for media, and its decoder takes token ids alone"
             yield Problem("ignored-key", *named(config, ("model", key)), what, "remove it", Severity.WARNING)
 

@@ -54,8 +54,8 @@ class StatedNumbers:
         derived: dict[Fact, int] = {} if heads is None else {"kv_heads": heads}
         if heads is not None and width is not None and width % heads == 0:
             derived["head_size"] = width // heads
-        names = sorted({name for group in (*_KEYS.values(), _HEADS, _WIDTH) for name in group} & holder.keys())
-        odd = tuple(((*start, each), holder[each]) for each in names if _is_odd(holder[each]))
+        stated = sorted({name for group in (*_KEYS.values(), _HEADS, _WIDTH) for name in group} & holder.keys())
+        odd = tuple(((*start, each), holder[each]) for each in stated if _is_odd(holder[each]))
         return cls(numbers, keys, derived, odd)
 
     def doubts(self, places: Places) -> tuple[Problem, ...]:

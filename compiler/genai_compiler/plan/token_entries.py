@@ -35,9 +35,9 @@ def with_entries(
     for value, count in _looked_up(ops, package, decoder):
         for each in _origins(value, sources):
             rows[each] = min(count, rows.get(each, count))
-    for op in ops:
-        for each in _origins(op.tokens, sources) if isinstance(op, Decode) else ():
-            fed[each] = decoder.vocab_size if decoder is not None and not op.media else 0
+    for op in (each for each in ops if isinstance(each, Decode)):
+        size = decoder.vocab_size if decoder is not None and not op.media else 0
+        fed |= dict.fromkeys(_origins(op.tokens, sources), size)
     return tuple(
         replace(each, entries=rows.get(each.name) or fed.get(each.name, 0))
         if each.role in TOKENS or each.name in fed
