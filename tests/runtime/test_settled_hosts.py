@@ -1,7 +1,7 @@
 """One row that has settled in a loop with a step that numpy does: it gives what the plain way and plain sessions give.
 
-`searched`: a row's scores are asked of a script by iteration; their largest place is published, and ends the row when it
-is the first one. A NaN among the scores is the session's matter, in a settled loop as before.
+`searched`: the scores of a row come from a script by iteration; their largest place is published, and ends the row when
+it is the first one. A NaN among the scores is the session's matter, in a settled loop as before.
 """
 
 from pathlib import Path

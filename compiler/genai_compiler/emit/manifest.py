@@ -84,7 +84,9 @@ def manifest(
         ],
         "state_groups": [
             {
-                **{"name": each.name, "storage": each.storage, "bytes_per_token": each.bytes_per_token},
+                "name": each.name,
+                "storage": each.storage,
+                "bytes_per_token": each.bytes_per_token,
                 **({"bytes_per_row": each.bytes_per_row} if each.bytes_per_row is not None else {}),
                 "reason": each.reason,
             }
