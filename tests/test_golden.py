@@ -47,7 +47,7 @@ def test_every_stage_is_traced(case: str, compiled: Compiled) -> None:
 def test_every_pass_changes_some_fixture(compiled: Compiled) -> None:
     files = {file for case in CASES for file in compiled(case)[1].files}
     unseen = [each.__name__ for each in PASSES if f"{STAGES.index(each.__name__)}-{each.__name__}.plan" not in files]
-    assert unseen == []
+    assert unseen == ["split_opening"]  # weights of 32 MB are no fixture: tests/test_split_opening.py
 
 
 def test_what_was_written_is_what_was_traced(compiled: Compiled) -> None:

@@ -14,6 +14,7 @@ from genai_compiler.passes import PASSES
 from genai_compiler.passes.left_out import NEEDED
 
 from tests.conftest import CASES, FIXTURES
+from tests.cut_packages import cut_anything, typed
 from tests.data import needs_data
 from tests.real_packages import PACKAGES
 from tests.reference.cases import Call, Case, load_cases, workflow_packages
@@ -88,13 +89,16 @@ def test_each_can_be_seen_at_work(left: str, tmp_path: Path, monkeypatch: pytest
     No fixture has weights that are large.
     """
     monkeypatch.setattr(sys.modules["genai_compiler.passes.gather_columns"], "LEAST", 1)
+    if left == "split_opening":
+        cut_anything(monkeypatch)
     case = {"speculate": "tiny-block-drafts", "keep_results": "nested-loops", "choose_forms": "wide-search",
             "use_numbers": "tiny-turns", "gather_columns": "tiny-tied-v1",
             **dict.fromkeys(("select_last", "place_state", "feed_lengths", "place_policy"), "tiny-gqa-v1"),
             **dict.fromkeys(("hold_state", "link_readers", "hoist_selection"), "tiny-held-state")}  # fmt: skip
     made: list[dict[str, bytes]] = []
     for out, without in (("whole", ()), ("part", (left,))):
-        compile_package(FIXTURES / case.get(left, "tiny-decoder"), tmp_path / out, Options(without=without))
+        package = typed("tiny-gqa-v1", tmp_path / "typed" / out) if left == "split_opening" else FIXTURES / case.get(left, "tiny-decoder")
+        compile_package(package, tmp_path / out, Options(without=without))
         made.append({each.name: each.read_bytes() for each in (tmp_path / out).rglob("*.*") if each.suffix in RUNS})
     assert made[0] != made[1]
 

@@ -246,6 +246,15 @@ def run_bound(session: Any, origin: str = "") -> Callable[[Bindings, None], None
     return cast(Callable[[Bindings, None], None], _seen(session, session._sess.run_with_iobinding, origin))
 
 
+def shrinking(session: Any) -> Any:
+    """Options of a run behind which the session gives back what it does not use of its memory; None beyond the CPU."""
+    if list(session.get_providers()) != ["CPUExecutionProvider"]:
+        return None
+    options = native.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return options
+
+
 def reads_bound(session: Any) -> bool:
     """Whether a run reads a bound input where it lies, so that what is written there after it was bound counts.
 

@@ -53,6 +53,7 @@ class Parted:
         runs = [binding.run_with_values(each, origin) for each in (self.first, self.second)]
         known = dict[tuple[str, ...], tuple[list[str], list[str], list[tuple[int, int]]]]()
         ahead, behind = self._taken
+        begin = iter((binding.shrinking(self.first),))  # the first run is a prompt's, as a rule
 
         def run(feeds: dict[str, Value], outputs: list[str], options: None) -> Sequence[Value]:
             asked = tuple(outputs)
@@ -60,7 +61,7 @@ class Parted:
                 known[asked] = self._asked(asked)
             first, second, places = known[asked]
             fed = {port: value for port, value in feeds.items() if port in ahead or port not in behind}
-            made = runs[0](fed, first, options)
+            made = runs[0](fed, first, next(begin, options))
             rest = {port: feeds[port] for port in behind if port in feeds}
             rest.update((port, made[at]) for at, port in enumerate(self.crossing))
             both = made, runs[1](rest, second, options) if second else ()
@@ -83,13 +84,14 @@ class Parted:
     def run_bound(self, origin: str) -> Callable[["PartedBindings", None], None]:
         """As of a session."""
         first, second = (binding.run_bound(each, origin) for each in (self.first, self.second))
+        shrinking: Any = binding.shrinking(self.first)
 
         def run(bound: "PartedBindings", options: None) -> None:
             if bound.joined:
                 first(bound.first, options)
             else:
                 bound.open()
-                first(bound.first, options)
+                first(bound.first, shrinking)
                 bound.join()
             second(bound.second, options)
 

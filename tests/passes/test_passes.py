@@ -265,5 +265,5 @@ def test_contracts_that_say_what_rows_do_that_sit_out(version: str, alone: bool)
     """Version 2 does (standard, 13.1); of others nothing is known."""
     contract = SimpleNamespace(id="onnx-genai.token-sampler", version=version)
     workflow = SimpleNamespace(serving=None, components={"sampler": SimpleNamespace(contract=contract)})
-    package: Any = SimpleNamespace(workflow=workflow, graphs={})
+    package: Any = SimpleNamespace(workflow=workflow, graphs={}, session=SimpleNamespace(providers=()))
     assert ("sampler" in profile_of(package).apart) == alone

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from onnx import ModelProto, ValueInfoProto
+from onnx.helper import tensor_dtype_to_np_dtype
 
 from genai_compiler.plan.dtypes import SIZE
 from genai_compiler.plan.ir import (
@@ -33,6 +34,9 @@ from genai_compiler.read.nodes import CONTRIB, operator_of
 
 FIRST_ROOM = 512
 """Tokens of room that the runtime gives a shared buffer beyond the prompt (genai_runtime.state)."""
+
+REGION = 6_000_000
+"""What an arena keeps beside that which is in use when it gives back what it can: regions that have both. Estimated."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,19 @@ class _Runs:
         first, second = parts.names
         crossing = self._session(first, phase, given, bound, 0)
         handed = {name: _closed(extents, None, self._lengths) for name, extents in crossing.items()}
-        return crossing | dict(self._session(second, phase, {**given, **handed}, bound, pasts))
+        made = self._session(second, phase, {**given, **handed}, bound, pasts)
+        if phase == "before":
+            size = sum(prod(handed[name]) * tensor_dtype_to_np_dtype(kind).itemsize for name, kind in parts.cut.crossing)
+            self._give_back(size)
+        return {**crossing, **made}
+
+    def _give_back(self, handed: int) -> None:
+        """Of the last two runs: the first leaves what it hands on; most else goes before the second takes its own."""
+        first, second = self.runs[-2:]
+        own = first.workspace.peak
+        left = max(own - second.workspace.peak, min(own, handed + REGION))
+        kept = replace(first.workspace, peak=left, scratch=0, at="what it hands on")
+        self.runs[-2] = replace(first, workspace=kept)
 
     def _session(
         self, component: str, phase: str, given: Mapping[str, Extents], bound: Mapping[str, Extents], pasts: int
