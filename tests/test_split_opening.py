@@ -161,7 +161,7 @@ def test_a_manifest_that_names_other_parts_is_damaged(change: Any, said: str, tm
     data = stated(folder)
     change(data["parts"]["decoder"])
     (folder / "manifest.json").write_text(json.dumps(data), "utf-8")
-    with pytest.raises(genai_runtime.LoadError, match="damaged-folder|parts") as refused:
+    with pytest.raises(genai_runtime.LoadError, match="parts") as refused:
         genai_runtime.load(folder)
     assert refused.value.code == "damaged-folder"
     assert said in str(refused.value)
