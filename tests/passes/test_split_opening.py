@@ -44,7 +44,9 @@ def twice(plan: Plan) -> Plan:
 
 
 def adapted(plan: Plan) -> Plan:
-    return replace(plan, body=tuple(replace(op, adapted="chosen") if hasattr(op, "adapted") else op for op in plan.body))
+    return replace(
+        plan, body=tuple(replace(op, adapted="chosen") if hasattr(op, "adapted") else op for op in plan.body)
+    )
 
 
 def with_prompt(plan: Plan) -> Plan:
@@ -80,9 +82,7 @@ def test_a_package_that_prefers_a_device_stays_whole(given: tuple[Plan, Profile]
     assert "elsewhere than on the CPU" in after.decisions[-1]
 
 
-def test_extents_that_nothing_tells_cross_nowhere(
-    given: tuple[Plan, Profile], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extents_that_nothing_tells_cross_nowhere(given: tuple[Plan, Profile], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["genai_compiler.passes.split_opening"], "output_extents", lambda *_: {})
     after = split_opening(*given)
     assert decoder(after).parts is None

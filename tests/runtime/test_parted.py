@@ -1,4 +1,4 @@
-"""Two sessions as one: against the whole graph, on values and on io-bindings, with inputs that change under a binding."""
+"""Two sessions as one: against arithmetic, on values and on io-bindings, with inputs that change under a binding."""
 
 from collections.abc import Sequence
 from pathlib import Path
