@@ -79,7 +79,7 @@ def empty_state(slots: Sequence[Slot], rows: int) -> list[Value]:
     """
     try:
         return [_empty(slot, shape_of(slot, rows, 0)) for slot in slots]
-    except (*UNHELD, *binding.RUN_FAILURES) as failure:
+    except UNHELD + binding.RUN_FAILURES as failure:
         count = sum(_bytes(slot, rows, 0) for slot in slots)
         raise _unheld(f"the state of {rows} rows takes", count) from failure
 
