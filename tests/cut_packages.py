@@ -1,4 +1,4 @@
-"""Packages whose decoder opens in two sessions: fixtures with the types of all values said, and bounds that suit them."""
+"""Packages whose decoder opens in two sessions: fixtures that say the types of all values, and bounds to suit."""
 
 import shutil
 import sys
@@ -43,7 +43,9 @@ def _say_types(model: ModelProto) -> None:
     names = {each.name for each in (*known, *graph.output)}
     floats = [node.output[0] for node in graph.node if node.op_type in FLOATS and node.output[0] not in names]
     del graph.value_info[:]
-    graph.value_info.extend((*known, *(helper.make_tensor_value_info(each, TensorProto.FLOAT, None) for each in floats)))
+    graph.value_info.extend(
+        (*known, *(helper.make_tensor_value_info(each, TensorProto.FLOAT, None) for each in floats))
+    )
 
 
 def cut_anything(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:

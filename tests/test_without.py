@@ -97,7 +97,11 @@ def test_each_can_be_seen_at_work(left: str, tmp_path: Path, monkeypatch: pytest
             **dict.fromkeys(("hold_state", "link_readers", "hoist_selection"), "tiny-held-state")}  # fmt: skip
     made: list[dict[str, bytes]] = []
     for out, without in (("whole", ()), ("part", (left,))):
-        package = typed("tiny-gqa-v1", tmp_path / "typed" / out) if left == "split_opening" else FIXTURES / case.get(left, "tiny-decoder")
+        package = (
+            typed("tiny-gqa-v1", tmp_path / "typed" / out)
+            if left == "split_opening"
+            else FIXTURES / case.get(left, "tiny-decoder")
+        )
         compile_package(package, tmp_path / out, Options(without=without))
         made.append({each.name: each.read_bytes() for each in (tmp_path / out).rglob("*.*") if each.suffix in RUNS})
     assert made[0] != made[1]

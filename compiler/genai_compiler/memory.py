@@ -98,7 +98,11 @@ def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, Mod
     halves = [each.parts.names for each in plan.components if each.parts is not None]
     edits = [each.edit for name in shared.components for each in plan.components if each.name == name]
     linked = [{one.component for one in each.members} if isinstance(each, Linked) else set[str]() for each in edits]
-    both = sorted(each for each in (set.intersection(*linked) if linked else ()) if weight_bytes(package.graphs[each].model) >= LEAST)
+    both = sorted(
+        each
+        for each in (set.intersection(*linked) if linked else ())
+        if weight_bytes(package.graphs[each].model) >= LEAST
+    )
     if both and prompt not in shared.components:
         why = f"both are linked with {', '.join(both)}"
     elif any(set(shared.components) <= set(names) for names in halves):

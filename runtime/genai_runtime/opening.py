@@ -88,7 +88,9 @@ def load(
     noted = _timings(manifest) if timings else None
     drawn = policy_graphs(manifest.data["policy_graphs"], manifest.folder, policy)
     driven = noted, chunk, drawn, length_switch
-    sessions = Sessions(_graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files, _parts(manifest))
+    sessions = Sessions(
+        _graphs(manifest, stored), common, own, _lora(manifest), _tables(manifest), *driven, files, _parts(manifest)
+    )
     seldom = manifest.data.get("on_demand", ()) if eager or strict else ()
     opens = (*manifest.data.get("opens", ()), *seldom)
     with gathered_behind(sum(each["size"] for each in manifest.data["files"])), sessions.ahead(opens):

@@ -4,7 +4,7 @@ Compiling cuts a heavy graph so that its sessions open at once. What crosses bet
 such inputs has put it: the later ones write there and read there, and a step is two run calls and nothing between.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from genai_runtime import binding
@@ -20,7 +20,8 @@ class Parted:
     def __init__(self, first: Any, second: Any, crossing: Sequence[str]) -> None:
         self.first, self.second, self.crossing = first, second, tuple(crossing)
         self._taken = [
-            tuple(each.name for each in session.get_inputs() if each.name not in crossing) for session in (first, second)
+            tuple(each.name for each in session.get_inputs() if each.name not in crossing)
+            for session in (first, second)
         ]
         self.given = frozenset(each.name for each in first.get_outputs())
         self.home = binding.home_of(first)

@@ -9,9 +9,9 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from genai_compiler import Options, compile_package
-from genai_compiler.plan.gathered_columns import gather_columns as edited
 from genai_compiler.passes import gather_columns as one_pass
 from genai_compiler.plan.edits import Edited, GatherColumns
+from genai_compiler.plan.gathered_columns import gather_columns as edited
 from genai_compiler.read.turned_weights import turned_weights
 from onnx import ModelProto, NodeProto, TensorProto, helper, load
 

@@ -20,7 +20,7 @@ def norm(at: int, *outputs: str) -> NodeProto:
 
 
 def stack(*more: NodeProto, shared: bool = False, kinds: bool = True, published: str = "") -> ModelProto:
-    """Three layers, a product each, between norms; W1 and W3 may be one weight. A table is gathered from at both ends."""
+    """Three layers, a product each, between norms; W1 and W3 may be one. A table is gathered from at both ends."""
     nodes = [
         N("Constant", [], ["one"], name="one", value=helper.make_tensor("c", TensorProto.FLOAT, [1], [1.0])),
         N("Gather", ["table", "ids"], ["embedded"], name="embed"),

@@ -3,8 +3,8 @@
 import numpy as np
 import onnxruntime
 import pytest
-from genai_compiler.plan.fed_lengths import feed_lengths
 from genai_compiler.plan.edits import FeedLengths
+from genai_compiler.plan.fed_lengths import feed_lengths
 from genai_compiler.read.mask_lengths import MaskLengths, mask_lengths
 from onnx import ModelProto, NodeProto, TensorProto, helper
 

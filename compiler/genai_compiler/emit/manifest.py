@@ -99,7 +99,10 @@ def manifest(
 def _parts(plan: Plan) -> dict[str, Any]:
     """Components that open in several sessions; nothing where none does."""
     found = {each.name: each.parts for each in plan.components if each.parts is not None}
-    facts = {name: {"graphs": list(each.names), "crossing": [value for value, _ in each.extents]} for name, each in found.items()}
+    facts = {
+        name: {"graphs": list(each.names), "crossing": [value for value, _ in each.extents]}
+        for name, each in found.items()
+    }
     return {"parts": facts} if facts else {}
 
 

@@ -112,10 +112,10 @@ def _kept_whole(component: Component, plan: Plan, profile: Profile) -> str:
 def _cut(plan: Plan, component: Component, parts: Parts) -> Plan:
     made = replace(component, parts=parts)
     first, second = (f"{size / 1e6:.1f} MB" for size in parts.cut.weights)
+    where = f"they part after '{parts.cut.label}', and {len(parts.extents)} values go from one to the other"
     note = (
-        f"split_opening: {component.name} opens in two sessions at once, with {first} and {second} of weights to arrange,"
-        f" and a token takes one run more: they part after '{parts.cut.label}', behind which {len(parts.extents)} values"
-        " of before are read"
+        f"split_opening: {component.name} opens in two sessions at once, which arrange {first} and {second} of weights:"
+        f" {where}; a token takes one run more"
     )
     components = tuple(made if each is component else each for each in plan.components)
     return replace(plan, components=components, decisions=(*plan.decisions, note))
@@ -133,7 +133,7 @@ def _found(component: Component, artifact: ModelProto, plan: Plan) -> Parts | st
     if places[0].heavier > LARGEST_SIDE * sum(places[0].weights):
         return "no place leaves both sides a third of the weights"
     even = (1 + EVEN) * places[0].heavier
-    ranked = sorted(places, key=lambda each: (len(each.crossing) if each.heavier <= even else CROSSING + 1))
+    ranked = sorted(places, key=lambda each: len(each.crossing) if each.heavier <= even else CROSSING + 1)
     for place in ranked[:TRIES]:
         extents = _extents(model, place)
         if extents is not None and place.heavier <= LARGEST_SIDE * sum(place.weights):

@@ -1,4 +1,4 @@
-"""Edits of a graph, carried out: on the graph that passes look at, and on the one that is written (emit/edited_graph)."""
+"""Edits of a graph, carried out: on what passes look at, and on what is written (emit/edited_graph.py)."""
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 

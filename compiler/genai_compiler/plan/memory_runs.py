@@ -194,7 +194,9 @@ class _Runs:
         handed = {name: _closed(extents, None, self._lengths) for name, extents in crossing.items()}
         made = self._session(second, phase, {**given, **handed}, bound, pasts)
         if phase == "before":
-            size = sum(prod(handed[name]) * tensor_dtype_to_np_dtype(kind).itemsize for name, kind in parts.cut.crossing)
+            size = sum(
+                prod(handed[name]) * tensor_dtype_to_np_dtype(kind).itemsize for name, kind in parts.cut.crossing
+            )
             self._give_back(size)
         return {**crossing, **made}
 

@@ -75,7 +75,9 @@ def cuts(model: ModelProto, most: int) -> Iterator[Cut]:
     for at, (node, following) in enumerate(pairwise(graph.node)):
         if not _is_constant(node):
             apart = operator_of(node) in APART
-            crossing |= {name: apart and name not in published and kinds.get(name, 0) > 0 for name in node.output if name}
+            crossing |= {
+                name: apart and name not in published and kinds.get(name, 0) > 0 for name in node.output if name
+            }
         crossing = {name: may for name, may in crossing.items() if last.get(name, -1) > at}
         first, second, twice = sides[at]
         if 0 < len(crossing) <= most and all(crossing.values()) and twice <= TWICE and not _is_constant(following):
@@ -162,5 +164,3 @@ def _without_graph(model: ModelProto) -> ModelProto:
     kept.functions.extend(model.functions)
     kept.metadata_props.extend(model.metadata_props)
     return kept
-
-

@@ -19,8 +19,9 @@ Matrix = tuple[int | None, int | None]
 class Stands:
     """What stands for the nodes of a graph.
 
-    sizes: extents of its initializers, in other shapes too; bytes: those of them that are uint8. writers: value -> its node. tables: inputs that stands take, and their extents.
-    alike: values that must turn out to have the same extents, or nothing here holds. apart: what no name begins with.
+    sizes: extents of its initializers, in other shapes too; bytes: those of them that are uint8. writers: value -> its
+    node. tables: inputs that stands take, and their extents. alike: values that must turn out to have the same extents,
+    or nothing here holds. apart: what no name begins with.
     """
 
     apart: str

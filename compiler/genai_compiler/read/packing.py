@@ -28,8 +28,9 @@ class WeightMemory:
     """Bytes. packed: rearranged copies. inside: weights that lie in the graph's own file and stay as they are.
 
     mapped: external weights read as they are, of which `early` while the session is made, that a copy is made of, too;
-    tables: external ones of which only gathered rows are read, with the reads of one row; places: (bytes, rows) of those with a row a position.
-    source: the largest weight that becomes a copy alone, there beside it for a while.
+    tables: external ones of which only rows, or columns, are gathered: (bytes, places in which one of them lies);
+    places: (bytes, rows) of those with a row a position. source: the largest weight that becomes a copy alone, there
+    beside it for a while.
     """
 
     packed: int
