@@ -315,6 +315,8 @@ def _value_faults(data: Mapping[str, Any]) -> Iterator[str]:
     for at, each in enumerate(data["inputs"]):
         if each["dtype"] not in NUMPY:
             yield f"inputs[{at}].dtype is no type"
+        if type(each.get("entries", 0)) is not int:
+            yield f"inputs[{at}].entries is no number"
     lacking = set(_CONTINUATION) - set(data["continuation"] or _CONTINUATION)
     yield from (f"continuation.{each} is missing" for each in sorted(lacking))
     generation = data["generation"]

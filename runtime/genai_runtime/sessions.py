@@ -14,7 +14,7 @@ from genai_runtime import binding
 from genai_runtime.ahead import AT_ONCE, Ahead
 from genai_runtime.cores import allowed_cores
 from genai_runtime.problem import ExecutionError, LoadError, RequestError
-from genai_runtime.steady import Bank, Steady
+from genai_runtime.steady import Steady, steady_session
 from genai_runtime.values import NUMPY, Array, Value
 
 if TYPE_CHECKING:
@@ -347,8 +347,7 @@ class Runner:
         most: how many iterations it is allowed.
         """
         session = self._sessions.session(self._component)
-        make, run = partial(Bank, session, self._inputs, self._outputs), binding.run_bound(session, self._origin)
-        return Steady(make, run, self, most, self._origin, binding.reads_bound(session))
+        return steady_session(session, (self._inputs, self._outputs), self, most, self._origin)
 
     def _adapt(self, feeds: dict[str, Value], factors: Mapping[str, Value]) -> None:
         if self._stands_in:

@@ -20,6 +20,8 @@ FIRST_ROOM = 512
 
 UNHELD: tuple[type[Exception], ...] = (MemoryError, ValueError)
 """What numpy raises for more than there is, and for more than can be addressed."""
+UNMADE: tuple[type[Exception], ...] = (*UNHELD, *binding.RUN_FAILURES)
+"""The same of numpy and ONNX Runtime."""
 
 ALIGNED = 64
 """Bytes: where a buffer begins, a line of the cache as in ONNX Runtime's own allocator."""
@@ -79,7 +81,7 @@ def empty_state(slots: Sequence[Slot], rows: int) -> list[Value]:
     """
     try:
         return [_empty(slot, shape_of(slot, rows, 0)) for slot in slots]
-    except (*UNHELD, *binding.RUN_FAILURES) as failure:
+    except UNMADE as failure:
         count = sum(_bytes(slot, rows, 0) for slot in slots)
         raise _unheld(f"the state of {rows} rows takes", count) from failure
 

@@ -167,6 +167,18 @@ class Steady:
         return put_off(bank.made, again, asked, failure, self._origin, read)
 
 
+def steady_session(
+    session: Any,
+    ports: tuple[Sequence[str], Sequence[str]],
+    otherwise: Callable[..., Sequence[Value]],
+    most: int,
+    origin: str,
+) -> Steady:
+    """Steady runs of a session. ports: its inputs and outputs, in the order in which values go in and come out."""
+    run = binding.run_bound(session, origin)
+    return Steady(partial(Bank, session, *ports), run, otherwise, most, origin, binding.reads_bound(session))
+
+
 def put_off(
     kept: Sequence[Value],
     again: Callable[[], Sequence[Value]],

@@ -14,7 +14,7 @@ from genai_compiler import Compiled, Options, compile_package
 from genai_compiler.passes.keep_results import keep_results
 from genai_compiler.plan.ir import Invoke, Replacement
 from genai_compiler.plan.uses import walk
-from genai_runtime.steady import WORTH_BINDING, Steady
+from genai_runtime.steady import WORTH_BINDING, steady_session
 from genai_runtime.values import to_array, to_value, view
 from onnx import TensorProto, helper, save_model
 
@@ -220,7 +220,7 @@ def plain(session: Any, value: Any) -> Any:
 
 def test_two_sets_of_results_take_turns() -> None:
     session, most = doubling(), WORTH_BINDING
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value), most)
+    run = steady_session(session, (("x",), ("y",)), lambda value: plain(session, value), most, "here")
     values = [to_value(np.array([each, -each], np.float32)) for each in range(WORTH_BINDING + 6)]
     made = [run(each)[0] for each in values]
     assert [id(each) for each in made[-4:]] == [id(each) for each in (made[-4], made[-3]) * 2]
@@ -231,7 +231,7 @@ def test_two_sets_of_results_take_turns() -> None:
 
 def test_a_short_loop_binds_nothing() -> None:
     session, most = doubling(), WORTH_BINDING - 1
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value), most)
+    run = steady_session(session, (("x",), ("y",)), lambda value: plain(session, value), most, "here")
     made = [run(to_value(np.ones(2, np.float32)))[0] for _ in range(most)]
     assert len({id(each) for each in made}) == most
     assert run.sets() == ()
@@ -241,7 +241,7 @@ def test_a_short_loop_binds_nothing() -> None:
 def test_other_extents_are_run_by_the_runner(extents: list[int]) -> None:
     """Should a proof be wrong, the values are not."""
     session, most = doubling(), len(extents)
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session, value), most)
+    run = steady_session(session, (("x",), ("y",)), lambda value: plain(session, value), most, "here")
     for at, extent in enumerate(extents):
         array = np.arange(at, at + extent, dtype=np.float32)
         assert to_array(run(to_value(array))[0]).tolist() == (2 * array).tolist()
@@ -279,7 +279,7 @@ def test_a_device_that_copies_what_is_bound_reads_every_input_anew() -> None:
     session._sess = SimpleNamespace(
         run_with_iobinding=lambda bound, options: session._session._sess.run_with_iobinding(bound.bound, options)
     )
-    run = Steady(session, (("x",), ("y",)), "here", lambda value: plain(session._session, value), 99)
+    run = steady_session(session, (("x",), ("y",)), lambda value: plain(session._session, value), 99, "here")
     array = np.zeros(2, np.float32)
     value, made = view(array), list[list[float]]()
     for at in range(WORTH_BINDING + 6):

@@ -221,6 +221,8 @@ def test_rows_that_end_by_a_list_are_numbers_too(tmp_path: Path, kind: str, plac
     both, made = two_forms(ending_by(kind, tmp_path / "package", ends), tmp_path)
     check_module(made.executor)
     assert in_numbers(made) == ["island_1"], said(made)
+    iteration = made.executor.partition("for step in range(SETTLED + 1")[2]
+    assert "len(" not in iteration, "no list and no row changes its length"
     request = {"request.input_ids": np.array([PROMPT]), "request.max_iterations": np.array([40])}
     request["prompt_lengths"] = np.array([len(PROMPT)])
     for given, tokens in ((ends, wanted), ([], plain), ([absent] * 70, plain)):
