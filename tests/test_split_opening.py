@@ -87,6 +87,7 @@ def test_state_belongs_to_the_part_that_reads_it(tmp_path: Path) -> None:
     with genai_runtime.load(folder, threads=1) as model:
         whole = model._sessions.session("decoder")
         assert isinstance(whole, Parted)
+        assert model.describe()["providers"] == {"decoder": ["CPUExecutionProvider"]}
         first, second = ({each.name for each in session.get_inputs()} for session in (whole.first, whole.second))
         assert {name for name in first if "past" in name} == {f"past_key_values.0.{kind}" for kind in ("key", "value")}
         assert {name for name in second if "past" in name} == {f"past_key_values.1.{kind}" for kind in ("key", "value")}
