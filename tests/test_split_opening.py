@@ -121,9 +121,11 @@ def test_a_profile_shows_the_runs_of_both(tmp_path: Path) -> None:
     with genai_runtime.load(folder, threads=1, timings=True) as model:
         assert len(model.generate(PROMPTS[0], max_new_tokens=4, stop_on_eos=False).tokens) == 4
         assert model.timings is not None
-        runs = [(span.name, span.origin) for span in model.timings.spans if span.kind == "session run"]
-    origin = "pipeline.workflow.steps[0].steps[0]"
-    assert runs == [("decoder_first", origin), ("decoder_second", origin)] * 4
+        runs = [(span.name, span.origin, span.step) for span in model.timings.spans if span.kind == "session run"]
+    lines = (FIXTURES / "tiny-gqa-v1" / "genai_config.json").read_text("utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines, 1) if '"filename"' in line)
+    place = f"genai_config.json:{at} model.decoder.filename", "pipeline.workflow.steps[0].steps[0]"
+    assert runs == [("decoder_first", *place), ("decoder_second", *place)] * 4
 
 
 def test_memory_counts_the_workspace_of_both(tmp_path: Path) -> None:

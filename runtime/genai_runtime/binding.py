@@ -247,8 +247,13 @@ def run_bound(session: Any, origin: str = "") -> Callable[[Bindings, None], None
 
 
 def shrinking(session: Any) -> Any:
-    """Options of a run behind which the session gives back what it does not use of its memory; None beyond the CPU."""
+    """Options of a run behind which the session gives back what it does not use of its memory.
+
+    None beyond the CPU, and without an arena, of which nothing is kept: ONNX Runtime refuses such a run.
+    """
     if list(session.get_providers()) != ["CPUExecutionProvider"]:
+        return None
+    if not session.get_session_options().enable_cpu_mem_arena:
         return None
     options = native.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")

@@ -1,7 +1,8 @@
 """A component's graph in two sessions, one behind the other, for whoever runs it as one.
 
-Compiling cuts a heavy graph so that its sessions open at once. What crosses between them stays where the first run with
-such inputs has put it: the later ones write there and read there, and a step is two run calls and nothing between.
+Compiling cuts a heavy graph so that its sessions open at once. On the CPU, what crosses between them stays where the
+first run with inputs of such shapes has put it: the later ones write there and read there, and a step is two run calls
+and nothing between.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ class Parted:
         ]
         self.given = frozenset(each.name for each in first.get_outputs())
         self.home = binding.home_of(first)
+        self.stays = binding.reads_bound(second)  # else it would read what crossed when that was bound
 
     def get_providers(self) -> list[str]:
         """Of both, each once, the first one's first."""
@@ -100,11 +102,12 @@ class Parted:
 
 
 class PartedBindings:
-    """The io-bindings of two sessions as one. joined: what crosses has its place, which suits the inputs as bound."""
+    """The io-bindings of two sessions as one. joined: what crosses has its place, which suits the inputs' shapes."""
 
     def __init__(self, parted: Parted) -> None:
         self.first, self.second = binding.new_bindings(parted.first), binding.new_bindings(parted.second)
         self.joined, self._parted = False, parted
+        self._shapes = dict[str, tuple[int, ...]]()  # of what the first one takes
         self._order = dict[str, int]()  # output -> which of the two gives it, in the order in which they were bound
         self._bound = ([*parted.crossing], list[str]())  # all that is bound of each
         for name in parted.crossing:
@@ -112,12 +115,13 @@ class PartedBindings:
 
     def bind_ortvalue_input(self, name: str, value: Value) -> None:
         """As of an io-binding."""
-        first, second = self._parted.takers(name)
-        if first:
-            self.joined = False
-            self.first.bind_ortvalue_input(name, value)
-        if second:
-            self.second.bind_ortvalue_input(name, value)
+        for each in self._takers(name, value.shape()):
+            each.bind_ortvalue_input(name, value)
+
+    def bind_input(self, name: str, device: object, kind: object, shape: list[int], address: int) -> None:
+        """As of an io-binding."""
+        for each in self._takers(name, shape):
+            each.bind_input(name, device, kind, shape, address)
 
     def bind_ortvalue_output(self, name: str, value: Value) -> None:
         """As of an io-binding."""
@@ -143,7 +147,14 @@ class PartedBindings:
         for at, name in enumerate(self._parted.crossing):
             self.first.bind_ortvalue_output(name, made[at])
             self.second.bind_ortvalue_input(name, made[at])
-        self.joined = True
+        self.joined = self._parted.stays
+
+    def _takers(self, name: str, shape: Sequence[int]) -> list[binding.Bindings]:
+        """The io-bindings of the sessions that take an input, which is to have this shape."""
+        first, second = self._parted.takers(name)
+        if first and self._shapes.get(name) != tuple(shape):
+            self._shapes[name], self.joined = tuple(shape), False
+        return [each for each, takes in ((self.first, first), (self.second, second)) if takes]
 
     def _giver(self, name: str) -> binding.Bindings:
         """The io-binding of the session that has an output, which is noted as bound."""

@@ -18,7 +18,7 @@ from genai_runtime.decoding import Decoding
 from genai_runtime.problem import RequestError
 from genai_runtime.run_logits import by_position, run_logits
 from genai_runtime.sample import to_float32
-from genai_runtime.state import GROWTH, Slot, shape_of
+from genai_runtime.state import GROWTH, UNHELD, Slot, shape_of
 from genai_runtime.values import NUMPY, Array, to_array, view
 from genai_runtime.window_feeds import placed, streams_of
 
@@ -36,7 +36,7 @@ class Strip:
         size, dtype = self._count + moves * self._column, np.dtype(NUMPY[slot.dtype])
         try:
             self._memory: Array = np.full(size, fill, dtype=dtype)
-        except MemoryError as failure:
+        except UNHELD as failure:
             what = f"the cache {slot.past!r} takes {size * dtype.itemsize / 1e6:.0f} MB, which this process can't have"
             raise RequestError("state-memory", what, help="give a shorter prompt, ask for fewer tokens") from failure
         self._start = 0

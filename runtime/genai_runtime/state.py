@@ -18,7 +18,7 @@ ROWS, GROWTH, PAGES = -1, -2, -3
 FIRST_ROOM = 512
 """Tokens of room a shared buffer starts with beyond the prompt, when the request may need more."""
 
-UNHELD = (MemoryError, ValueError)
+UNHELD: tuple[type[Exception], ...] = (MemoryError, ValueError)
 """What numpy raises for more than there is, and for more than can be addressed."""
 UNMADE: tuple[type[Exception], ...] = (*UNHELD, *binding.RUN_FAILURES)
 """The same of numpy and ONNX Runtime."""

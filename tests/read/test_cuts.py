@@ -109,6 +109,15 @@ def test_no_cut_is_found(model: ModelProto, most: int, why: str) -> None:
     assert not list(cuts(model, most)), why
 
 
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_what_the_optimiser_may_keep_unrounded_crosses_nowhere(kind: int) -> None:
+    """On the CPU some nodes of these types run in float32, and hand that on (docs/decisions/0042)."""
+    model = stack()
+    for each in model.graph.value_info:
+        each.type.tensor_type.elem_type = kind
+    assert not list(cuts(model, 2))
+
+
 def test_what_goes_out_crosses_nowhere() -> None:
     assert {each.label for each in cuts(stack(published="sum1"), 2)} == {"norm2", "norm3"}
 

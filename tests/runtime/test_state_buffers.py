@@ -8,6 +8,7 @@ import genai_runtime
 import numpy as np
 import pytest
 from genai_runtime import RequestError, binding
+from genai_runtime.shifted import Strip
 from genai_runtime.state import GROWTH, ROWS, Slot, empty_state, grow, shared_state, zeroed_scores
 from genai_runtime.values import Array
 
@@ -91,6 +92,7 @@ def test_what_no_machine_holds_is_told_in_its_own_terms(extent: int) -> None:
         (lambda: shared_state([grows], 3, extent, extent), 3 * extent * 8 * 4),
         (lambda: empty_state([fixed], 3), 3 * extent * 4),
         (lambda: zeroed_scores(3, extent), 3 * extent * 4),
+        (lambda: Strip(grows, 4, extent, 0), (4 + extent) * 8 * 4),
     ]
     for make, count in made:
         with pytest.raises(RequestError, match=f"{count / 1e6:.0f} MB") as caught:

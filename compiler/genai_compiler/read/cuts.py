@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from onnx import ModelProto, NodeProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from genai_compiler.read.nodes import CONTRIB, graphs_of, nested_graphs, operator_of
 from genai_compiler.read.packing import gathers
@@ -24,6 +24,9 @@ APART = frozenset(
     }
 )
 """Operators that nothing behind them is joined with: they are what the optimiser makes of others, or beyond it."""
+ROUNDED = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+"""Types of which nothing crosses: on the CPU, nodes of these may run in float32, and what one hands to another is then
+not rounded in between. As a port of two graphs it would be."""
 TWICE = 1 << 16
 """Bytes of weights that both sides may arrange: norms, scales."""
 
@@ -68,16 +71,15 @@ def cuts(model: ModelProto, most: int) -> Iterator[Cut]:
     made = {name for node in graph.node for name in node.output}
     if graph.sparse_initializer or graph.quantization_annotation or any(each.name not in made for each in graph.output):
         return
-    kinds = {each.name: int(each.type.tensor_type.elem_type) for each in graph.value_info}
+    told = {each.name: int(each.type.tensor_type.elem_type) for each in graph.value_info}
+    kinds = {name: kind for name, kind in told.items() if kind and kind not in ROUNDED}
     last = {name: at for at, node in enumerate(graph.node) for name in reads(node)}
     published, sides = {each.name for each in graph.output}, _sides(model)
     crossing = dict[str, bool]()  # whether it may
     for at, (node, following) in enumerate(pairwise(graph.node)):
         if not _is_constant(node):
             apart = operator_of(node) in APART
-            crossing |= {
-                name: apart and name not in published and kinds.get(name, 0) > 0 for name in node.output if name
-            }
+            crossing |= {name: apart and name in kinds and name not in published for name in node.output if name}
         crossing = {name: may for name, may in crossing.items() if last.get(name, -1) > at}
         first, second, twice = sides[at]
         if 0 < len(crossing) <= most and all(crossing.values()) and twice <= TWICE and not _is_constant(following):

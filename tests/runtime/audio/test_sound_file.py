@@ -132,6 +132,15 @@ def test_tags_around_a_sound_are_passed_over(before: str, behind: str) -> None:
         assert extent_of(tagged) == extent_of(plain)
 
 
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("like", [ID3V1, EXTENDED])
+def test_sound_of_a_wav_file_that_ends_as_a_tag_does_is_sound(like: bytes, before: str) -> None:
+    """Its header says where the sound ends; a tag behind that is passed over without being looked for."""
+    data = bytes(500 + len(like) % 2) + like
+    samples, _ = read_sound(BEFORE[before] + wav(data))
+    assert np.array_equal(samples[:, 0], np.frombuffer(data, "<i2").astype(np.float32) / 32768)
+
+
 def test_a_tag_that_says_more_than_there_is_is_no_tag() -> None:
     assert "the tag before its sound says more bytes than the file has" in refused(id3(1 << 20)[:400] + KNOWN).what
     assert "the tag before its sound" in refused(b"ID3\x03\0\0\xff\xff\xff\xff" + KNOWN).what

@@ -2,7 +2,8 @@
 
 ID3v2 (id3.org, 2.3 and 2.4: a head of ten bytes with its size in sevens of bits, a foot where a flag says so), ID3v1
 (128 bytes at the end, 227 more before them where they are the extended one), APE (version 2: 32 bytes of head or foot
-with the size of all but the head). A tag that says more bytes than there are is none.
+with the size of all but the head). A tag that says more bytes than there are is none. A RIFF file says itself where its
+sound ends, so what looks like a tag at its end may be sound.
 """
 
 _ID3, _ID3_FOOT, _APE, _V1, _V1_MORE = b"ID3", b"3DI", b"APETAGEX", b"TAG", b"TAG+"
@@ -18,7 +19,7 @@ def untagged(content: bytes) -> bytes:
         if not size or start + size > end:
             break
         start += size
-    for _ in range(MOST_TAGS):
+    for _ in range(MOST_TAGS if content[start : start + 4] != b"RIFF" else 0):
         size = _behind(content, start, end)
         if not size or end - size < start:
             break
