@@ -42,7 +42,8 @@ def show_task(model: "Model", arguments: argparse.Namespace, encode: Callable[[]
         help = f"give the package's own inputs with --input: {_names(declared)}"
         raise RequestError("no-prompt-input", "the package has no input for prompt tokens", help=help)
     ids = encode() if prompt is not None else None
-    if not ids and prompt is not None and prompt["name"] not in inputs and is_asked_for(prompt):
+    named = {prompt["name"], prompt["application"]} if prompt is not None else set[str]()
+    if not ids and prompt is not None and inputs.keys().isdisjoint(named) and is_asked_for(prompt):
         raise _no_prompt(declared, inputs, ids is None)
     if ids is not None and prompt is not None:
         array = _as_prompt(ids, np.dtype(NUMPY[prompt["dtype"]]))
