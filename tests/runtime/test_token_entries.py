@@ -1,7 +1,6 @@
 """Token ids that a package has not: refused by name at every entry, before any graph runs, wherever they go."""
 
 import io
-import io
 import json
 import shutil
 from collections.abc import Callable
