@@ -4,6 +4,7 @@ A picture takes more than two thousand entries, so the decoder has more position
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -45,12 +46,16 @@ def look() -> Sketch:
     return sketch
 
 
-def embed() -> Sketch:
-    """An id below zero stands for the features of the picture of that number, an id from zero for its own."""
+def embed(from_the_end: bool = False) -> Sketch:
+    """An id below zero stands for the features of the picture of that number, an id from zero for its own.
+
+    from_the_end: the table is asked for both, and what it has for those below zero counts for nothing.
+    """
     sketch = Sketch("embed")
     op, ids = sketch.op, sketch.input("input_ids", "int64", "batch", "sequence")
     features = sketch.input("image_features", "float32", "pictures", HIDDEN)
-    own = op.Gather(sketch.weight("embedding", weights(8, VOCABULARY, HIDDEN)), op.Max(ids, op.Constant(value_int=0)))
+    taken = ids if from_the_end else op.Max(ids, op.Constant(value_int=0))
+    own = op.Gather(sketch.weight("embedding", weights(8, VOCABULARY, HIDDEN)), taken)
     nothing = op.ConstantOfShape(op.Constant(value_ints=[1, HIDDEN]))
     seen = op.Gather(op.Concat(nothing, features, axis=0), op.Max(op.Neg(ids), op.Constant(value_int=0)))
     x = op.Where(op.Unsqueeze(op.Less(ids, op.Constant(value_int=0)), [2]), seen, own)
@@ -118,6 +123,21 @@ def test_entries_are_the_pictures_numbers(package: Path, model: genai_runtime.Mo
     assert model.count_tokens("hello<|image_1|>hello", images=[data]) == len(prompt)
     assert model.generate("hello<|image_1|>hello", **options).tokens == wanted
     assert model.generate(prompt, **options, repetition_penalty=1.0).tokens == wanted
+
+
+def test_a_table_may_be_asked_for_rows_from_its_end(package: Path, tmp_path: Path) -> None:
+    """A Gather takes places below zero, and the graph puts the picture there: no such id is refused."""
+    folder = shutil.copytree(package, tmp_path / "package")
+    embed(from_the_end=True).save(folder / "embedding.onnx")
+    compile_package(folder, out=tmp_path / "out")
+    data = picture(20, 20)[1]
+    prompt = [9, *[-1] * ENTRIES, 10]
+    pixels = made(package / "processor.json", [data], "pixel_values", "image_sizes")
+    session = onnxruntime.InferenceSession(package / "vision.onnx", providers=["CPUExecutionProvider"])
+    wanted = by_hand(package, prompt, session.run(None, pixels)[0], 4)
+    with genai_runtime.load(tmp_path / "out", threads=1) as tiny:
+        options: dict[str, Any] = {"images": [data], "max_new_tokens": 4, "temperature": 0.0, "stop_on_eos": False}
+        assert tiny.generate(prompt, **options, repetition_penalty=1.0).tokens == wanted
 
 
 def test_a_text_may_name_a_picture_again(model: genai_runtime.Model) -> None:

@@ -78,7 +78,7 @@ class Settings:
 
 WAITING: Mapping[str, str | int | bool] = {
     "session.force_spinning_stop": "1",
-    "session.intra_op.spin_duration_us": "200",
+    "session.intra_op.spin_duration_us": "1000",
 }
 """Of sessions that run in turns: further threads of one must not wait for work on the cores that the other one needs,
 and not long in between; behind a longer pause they are woken (docs/decisions/0042)."""

@@ -22,6 +22,7 @@ def graph(*nodes: Any) -> ModelProto:
         "zero": np.array(0),
         "last": np.array(ROWS - 1),
         "axis": np.array([0]),
+        "picture": np.array(-2),
     }
     tensors = [numpy_helper.from_array(each, name) for name, each in held.items()]
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
@@ -51,6 +52,10 @@ WAYS = {
         None,
     ),
     "moved": ([node("Add", ["ids", "last"], ["x"]), LOOKUP], None),
+    "a picture below zero": ([node("Equal", ["ids", "picture"], ["c"]), node("Gather", ["table", "ids"], ["y"])], None),
+    "numbers below zero": ([node("Less", ["ids", "zero"], ["c"]), node("Gather", ["table", "ids"], ["y"])], None),
+    "turned round": ([node("Neg", ["ids"], ["c"]), node("Gather", ["table", "ids"], ["y"])], None),
+    "padding": ([node("Equal", ["ids", "last"], ["c"]), node("Gather", ["table", "ids"], ["y"])], ROWS),
     "along another axis": ([node("Gather", ["packed", "ids"], ["y"], axis=1)], None),
     "picked from": ([node("Gather", ["ids", "axis"], ["x"]), LOOKUP], None),
 }

@@ -133,4 +133,4 @@ def test_sessions_that_take_turns_wait_briefly(
     (options,) = seen
     stop = own.get("session.force_spinning_stop", "1" if part else None)
     assert options.get("session.force_spinning_stop") == stop
-    assert options.get("session.intra_op.spin_duration_us") == ("200" if part else None)
+    assert options.get("session.intra_op.spin_duration_us") == ("1000" if part else None)

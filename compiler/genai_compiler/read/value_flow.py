@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from onnx import GraphProto, NodeProto
 
 from genai_compiler.read.attention import attention_slots, read_counts
-from genai_compiler.read.nodes import input_at, integer, operator_of, output_at
+from genai_compiler.read.nodes import Constants, input_at, integer, operator_of, output_at
 
 _ONLY_SHAPE = frozenset({"Shape", "Size"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Clip", "Where"})
@@ -22,6 +22,8 @@ _PICKED = _ENTRY_STEPS | {"Gather"}
 _ANGLES = frozenset({"Cos", "Sin"})
 _LOOKUPS = {("", "Gather"): (0, 1), ("com.microsoft", "GatherBlockQuantized"): (0, 1)}
 """Operator -> the inputs that are its table and what looks into it."""
+_ORDERS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Neg", "Abs", "Sign"})
+"""Operators that tell entries below 0 from others, where Equal does with such a constant."""
 _ROTARY = {
     ("", "RotaryEmbedding"): 3,
     ("com.microsoft", "RotaryEmbedding"): 1,
@@ -100,7 +102,7 @@ class Edges:
     def __init__(self, graph: GraphProto) -> None:
         self.rows = {each.name: int(each.dims[0]) for each in graph.initializer if len(each.dims) > 1}
         self.writer: dict[str, NodeProto] = {name: node for node in graph.node for name in node.output if name}
-        self.nodes = list(graph.node)
+        self.nodes, self._constants = list(graph.node), Constants(graph)
         self.counts = read_counts(graph)
         self.readers: defaultdict[str, list[tuple[NodeProto, int]]] = defaultdict(list)
         for node in graph.node:
@@ -133,12 +135,22 @@ class Edges:
         return min(filter(None, found), default=None)
 
     def entry_rows(self, name: str) -> int | None:
-        """The shortest table that every entry of an integer input looks into as it is; None for none."""
-        reached = self._reached(name, _SAME_ENTRIES)
+        """The shortest table that every entry of an integer input looks into as it is; None for none.
+
+        None also where the graph asks which entries are below 0: it finds rows for them and puts others in their place.
+        """
+        reached = list(self._reached(name, _SAME_ENTRIES))
+        if any(self._told_below_zero(node) for node, _ in reached):
+            return None
         tables = (
             input_at(node, 0) for node, at in reached if operator_of(node) in _LOOKUPS and at == 1 and not _axis(node)
         )
         return min(filter(None, map(self._rows, tables)), default=None)
+
+    def _told_below_zero(self, node: NodeProto) -> bool:
+        numbers = (self._constants.ints(each) or [0] for each in node.input)
+        domain, operator = operator_of(node)
+        return not domain and (operator in _ORDERS or (operator == "Equal" and any(min(each) < 0 for each in numbers)))
 
     def _rows_reached(self, name: str) -> Iterator[int]:
         """Rows of every table that positions look into: one axis of three at a time, and in rotary operators, too."""
