@@ -87,6 +87,7 @@ def test_state_belongs_to_the_part_that_reads_it(tmp_path: Path) -> None:
     with genai_runtime.load(folder, threads=1) as model:
         whole = model._sessions.session("decoder")
         assert isinstance(whole, Parted)
+        assert model.describe()["providers"] == {"decoder": ["CPUExecutionProvider"]}
         first, second = ({each.name for each in session.get_inputs()} for session in (whole.first, whole.second))
         assert {name for name in first if "past" in name} == {f"past_key_values.0.{kind}" for kind in ("key", "value")}
         assert {name for name in second if "past" in name} == {f"past_key_values.1.{kind}" for kind in ("key", "value")}
@@ -105,15 +106,26 @@ def test_both_sessions_are_stored(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["tiny-block-drafts", "tiny-chained-drafts"])
 def test_drafts_are_verified_by_both(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inference does not see through this graph's attention; that what crosses has a vector a token is known here."""
+    """Inference does not see through this graph's attention; that what crosses has a vector a token is known here.
+
+    A request has one run call of both: the first run of each gives memory back, which no later one is to do.
+    """
     known = ("input_ids 0", "input_ids 1", 16)
     one_pass = sys.modules["genai_compiler.passes.split_opening"]
     monkeypatch.setattr(one_pass, "_extents", lambda _, place: tuple((name, known) for name, _ in place.crossing))
+    begun, run_with_values = list[str](), Parted.run_with_values
+
+    def counted(whole: Parted, origin: str) -> Any:
+        begun.append(origin)
+        return run_with_values(whole, origin)
+
+    monkeypatch.setattr(Parted, "run_with_values", counted)
     folder = made(typed(case, tmp_path), tmp_path / "out")
     with genai_runtime.load(folder, threads=1) as model:
         for prompt in PROMPTS:
             found = model.generate(prompt, max_new_tokens=20, temperature=0, stop_on_eos=False, speculate=True)
             assert found.tokens == plain(FIXTURES / case, prompt, 20)
+    assert len(begun) == len(PROMPTS)
 
 
 def test_a_profile_shows_the_runs_of_both(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class BlockDecoding(Decoding):
         self._buffers = shared_state(slots, 1, room.first, room.prompt) if self.spec.shared else []
         self._pasts = [] if self.spec.shared else empty_state(slots, 1)
         self._before = self._pasts
+        self._run = binding.run_with_values(self.session, self.spec.origin)
         whole = self.ids[0, : self.width if self.chunk else int(self.lengths[0])].tolist()
         for start in range(0, len(whole), self.chunk or len(whole)):
             self.logits[0] = self.run(whole[start : start + (self.chunk or len(whole))], last=True)[0]
@@ -127,7 +128,7 @@ class BlockDecoding(Decoding):
         self._before = self._pasts
         feeds.update(zip((slot.past for slot in spec.slots), self._pasts, strict=True))
         states = [slot.present for slot in spec.slots]
-        made = binding.run_with_values(self.session, spec.origin)(feeds, [spec.logits, *self._keep, *states], None)
+        made = self._run(feeds, [spec.logits, *self._keep, *states], None)
         first = 1 + len(self._keep)
         self._pasts = [made[first + at] for at in range(len(states))]
         return [made[at] for at in range(first)]

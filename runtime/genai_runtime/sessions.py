@@ -262,8 +262,10 @@ class Sessions:
             self._files.hold(only)
 
     def active_providers(self) -> dict[str, list[str]]:
-        """Per opened component, the providers its session really uses."""
-        return {name: list(session.get_providers()) for name, session in tuple(self._open.items())}
+        """Per opened component, the providers its session really uses; of one in two sessions, those of both."""
+        halves = {graph for each in self._parts.values() for graph in each.graphs}
+        opened = ((name, each) for name, each in tuple(self._open.items()) if name not in halves)
+        return {name: list(session.get_providers()) for name, session in opened}
 
     def close(self) -> None:
         """Drop the sessions; values they made stay valid."""

@@ -9,7 +9,7 @@ import pytest
 from genai_compiler import Options, compile_package
 from genai_compiler.passes import split_opening
 from genai_compiler.passes.profile import Profile, profile_of
-from genai_compiler.plan.ir import Component, Loop, Plan
+from genai_compiler.plan.ir import Branch, Component, Invoke, Loop, Plan
 from genai_compiler.plan.placement import Placement
 from genai_compiler.read.load import load_package
 
@@ -54,6 +54,13 @@ def with_prompt(plan: Plan) -> Plan:
     return replace(plan, decoder=replace(plan.decoder, prompt_component="other"))
 
 
+def in_a_case(plan: Plan) -> Plan:
+    """A loop that only some requests come to runs the graph."""
+    loop = next(op for op in plan.body if isinstance(op, Loop))
+    loop = replace(loop, body=(Invoke("decoder", (), (), ""),), advance=())
+    return replace(plan, decoder=None, body=(Branch("chosen", (("true", (loop,)),), (), (), ""),))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -63,8 +70,9 @@ def with_prompt(plan: Plan) -> Plan:
         (twice, "a token would then take more than 2 session runs"),
         (adapted, "adapters change it"),
         (with_prompt, "another graph runs with the prompt"),
+        (in_a_case, "it opens when a request first comes to it"),
     ],
-    ids=["overridable", "effects", "placed", "runs", "adapters", "prompt"],
+    ids=["overridable", "effects", "placed", "runs", "adapters", "prompt", "seldom"],
 )
 def test_what_stays_whole(given: tuple[Plan, Profile], change: Change, said: str) -> None:
     plan, profile = given

@@ -24,6 +24,7 @@ from genai_compiler.plan.edited import carry_out
 from genai_compiler.plan.edits import Edited, Parts, free_name
 from genai_compiler.plan.graph_program import GraphProgram
 from genai_compiler.plan.ir import Component, Decode, Fused, Invoke, Loop, Op, Plan, SpeculativeBlock
+from genai_compiler.plan.on_demand import on_demand
 from genai_compiler.plan.uses import walk
 from genai_compiler.read.cuts import Cut, arranged_weights, cuts, halves
 from genai_compiler.read.extents import Extents, output_extents
@@ -101,6 +102,8 @@ def _kept_whole(component: Component, plan: Plan, profile: Profile) -> str:
     programs = (each.adapter.program for each in plan.components if each.adapter is not None)
     if any(isinstance(each, GraphProgram) and component.name in each.components for each in programs):
         return "an adapter runs its graph, too"
+    if component.name in on_demand(plan):
+        return "it opens when a request first comes to it, and not beside others"
     cut = _cut(plan, component, Parts((component.name, component.name), Cut(0, (), (0, 0), ""), ()))
     loops = [op for op in walk(cut.body) if isinstance(op, Loop)]
     counts = [runs_of((*loop.body, *loop.advance), cut) for loop in loops]
