@@ -171,8 +171,12 @@ def test_caches_grow(tmp_path: Path) -> None:
         (lambda parts: parts.pop("crossing"), "parts[0].crossing is missing"),
         (lambda parts: parts.update(graphs=["decoder_first"]), "parts.decoder are not two of the graphs"),
         (lambda parts: parts.update(graphs=["decoder_first", "else"]), "parts.decoder are not two of the graphs"),
+        (lambda parts: parts.update(graphs=["decoder_first"] * 2), "decoder_first hands other values to decoder_first"),
+        (lambda parts: parts["graphs"].reverse(), "decoder_second hands other values to decoder_first"),
+        (lambda parts: parts.update(crossing=["else"]), "decoder_first hands other values to decoder_second than"),
+        (lambda parts: parts.update(crossing=[]), "decoder_first hands other values to decoder_second than []"),
     ],
-    ids=["missing", "one", "unknown"],
+    ids=["missing", "one", "unknown", "twice", "reversed", "no port", "nothing"],
 )
 def test_a_manifest_that_names_other_parts_is_damaged(change: Any, said: str, tmp_path: Path) -> None:
     folder = made(typed("tiny-gqa-v1", tmp_path), tmp_path / "out")

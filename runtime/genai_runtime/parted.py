@@ -21,8 +21,8 @@ class Parted:
     def __init__(self, first: Any, second: Any, crossing: Sequence[str]) -> None:
         self.first, self.second, self.crossing = first, second, tuple(crossing)
         self._taken = [
-            tuple(each.name for each in session.get_inputs() if each.name not in crossing)
-            for session in (first, second)
+            tuple(each.name for each in taken if each.name not in crossing)
+            for taken in ((*each.get_inputs(), *each.get_overridable_initializers()) for each in (first, second))
         ]
         self.given = frozenset(each.name for each in first.get_outputs())
         self.home = binding.home_of(first)

@@ -169,10 +169,14 @@ class Sessions:
         return self._kept(component, session)
 
     def _joined(self, parts: Halves) -> Any:
-        """The sessions of both graphs as one."""
+        """The sessions of both graphs as one. Raises LoadError `damaged-folder`."""
         from genai_runtime.parted import Parted
 
         first, second = (self._first(each) for each in parts.graphs)
+        given, taken = ({each.name for each in ports} for ports in (first.get_outputs(), second.get_inputs()))
+        if first is second or not parts.crossing or not given & taken >= set(parts.crossing):
+            what = f"of the manifest's parts, {parts.graphs[0]} hands other values to {parts.graphs[1]}"
+            raise LoadError("damaged-folder", f"{what} than {list(parts.crossing)}")
         return Parted(first, second, parts.crossing)
 
     def _kept(self, component: str, session: Any) -> Any:

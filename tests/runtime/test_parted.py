@@ -77,6 +77,28 @@ def test_values_in_any_order(parted: Parted) -> None:
         assert all(np.array_equal(to_array(each), wanted[name]) for each, name in zip(made, outputs, strict=True))
 
 
+def test_an_input_with_a_value_of_its_own_may_be_given() -> None:
+    """The second graph has a weight in its place: it is no port that a session lists, and takes what is given."""
+    first = model([N("Mul", ["x", "x"], ["sum"])], [port("x", "n", WIDE)], [port("sum", "n", WIDE)])
+    second = model(
+        [N("Add", ["sum", "y"], ["late"])], [port("sum", "n", WIDE), port("y", 1)], [port("late", "n", WIDE)]
+    )
+    second.graph.initializer.append(helper.make_tensor("y", FLOAT, [1], [3.0]))
+    parted = Parted(session(first), session(second), ["sum"])
+    x = feeds(2)["x"]
+    for given in ({}, {"y": np.array([0.5], np.float32)}):
+        fed = {name: view(array) for name, array in {"x": x, **given}.items()}
+        wanted = x * x + given.get("y", np.float32(3))
+        (made,) = binding.results(binding.run_with_values(parted)(fed, ["late"], None))
+        assert np.array_equal(to_array(made), wanted)
+        bound = binding.new_bindings(parted)
+        for name, value in fed.items():
+            bound.bind_ortvalue_input(name, value)
+        bound.bind_output("late", binding.CPU)
+        binding.run_bound(parted)(bound, None)
+        assert np.array_equal(to_array(bound.get_outputs()[0]), wanted)
+
+
 def test_a_binding_follows_what_is_written_and_what_is_bound(parted: Parted) -> None:
     """Contents change under it, then extents: what crosses gets another place."""
     bound, run = binding.new_bindings(parted), binding.run_bound(parted)
