@@ -19,7 +19,6 @@ from tests.conftest import FIXTURES
 from tests.cut_packages import cut_anything, typed
 from tests.data import ROOT
 from tests.reference.plain_loop import greedy
-from tests.speculative_packages import plain
 
 CASES = {
     "tiny-gqa-v1": "model.onnx",
@@ -105,27 +104,17 @@ def test_both_sessions_are_stored(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["tiny-block-drafts", "tiny-chained-drafts"])
-def test_drafts_are_verified_by_both(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inference does not see through this graph's attention; that what crosses has a vector a token is known here.
-
-    A request has one run call of both: the first run of each gives memory back, which no later one is to do.
-    """
+def test_what_drafts_are_verified_with_stays_whole(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inference does not see through this graph's attention; that what crosses has a vector a token is known here."""
     known = ("input_ids 0", "input_ids 1", 16)
     one_pass = sys.modules["genai_compiler.passes.split_opening"]
     monkeypatch.setattr(one_pass, "_extents", lambda _, place: tuple((name, known) for name, _ in place.crossing))
-    begun, run_with_values = list[str](), Parted.run_with_values
-
-    def counted(whole: Parted, origin: str) -> Any:
-        begun.append(origin)
-        return run_with_values(whole, origin)
-
-    monkeypatch.setattr(Parted, "run_with_values", counted)
-    folder = made(typed(case, tmp_path), tmp_path / "out")
-    with genai_runtime.load(folder, threads=1) as model:
-        for prompt in PROMPTS:
-            found = model.generate(prompt, max_new_tokens=20, temperature=0, stop_on_eos=False, speculate=True)
-            assert found.tokens == plain(FIXTURES / case, prompt, 20)
-    assert len(begun) == len(PROMPTS)
+    compile_package(typed(case, tmp_path), tmp_path / "out")
+    assert "parts" not in stated(tmp_path / "out")
+    assert (
+        "opens in one session: drafts are verified in runs of other lengths"
+        in (tmp_path / "out" / "plan.txt").read_text()
+    )
 
 
 def test_a_profile_shows_the_runs_of_both(tmp_path: Path) -> None:

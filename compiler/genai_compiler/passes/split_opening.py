@@ -93,6 +93,8 @@ def _kept_whole(component: Component, plan: Plan, profile: Profile) -> str:
         return "it is more than a graph"
     if component.overridable or any(component.name == r.component for c in plan.components for r in c.replacements):
         return "a request may put another component in its place, or it in another's"
+    if any(isinstance(op, SpeculativeBlock) for op in walk(plan.body)):
+        return "drafts are verified in runs of other lengths, and what crosses would be made anew for each"
     if any(isinstance(op, Invoke | Decode) and op.adapted and op.component == component.name for op in walk(plan.body)):
         return "adapters change it"
     if profile.preferred or any(each.component == component.name for each in plan.placements):
