@@ -1,7 +1,8 @@
 """Where a step is told to be, by failures and traces: in the package's own document, by file, line and path.
 
 A package of another dialect is compiled by way of a workflow that its author has never seen. The manifest says for each
-of that workflow's steps what its own document says there: `genai_config.json:16 model.decoder.filename`.
+of that workflow's steps what its own document says there: `genai_config.json:16 model.decoder.filename`. A graph that
+was linked of several steps has the places of all of them, ", " between.
 """
 
 from collections.abc import Mapping
