@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,7 +99,11 @@ def test_stats_go_to_stderr(folder: str, tokenizer: Tokenizer, capsys: pytest.Ca
     new = len(expected(tokenizer.encode(PROMPT).ids, 6))
     assert f"prompt {len(tokenizer.encode(PROMPT).ids)} tokens, new {new} tokens, finish reason " in err
     assert "first token after" in err
-    assert "peak memory" in err
+    shown = re.search(r"; peak resident memory (\d+) MB$", err, re.MULTILINE)
+    assert shown
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    assert int(shown[1]) == pytest.approx(peak, rel=0.02)
     assert "tokens" not in out
 
 
