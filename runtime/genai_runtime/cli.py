@@ -220,11 +220,12 @@ def _draw(model: "Model", arguments: argparse.Namespace) -> int:
 
 
 def _standard_input() -> str:
-    """The whole of standard input. Raises RequestError `bad-text`."""
+    """The whole of standard input but for one line end behind it, as `echo` writes. Raises RequestError `bad-text`."""
     try:
-        return sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as fault:
         raise RequestError("bad-text", f"standard input is not UTF-8: {fault}") from fault
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":

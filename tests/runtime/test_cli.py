@@ -80,6 +80,21 @@ def test_standard_input_is_the_prompt(
     assert said(capsys, folder, "-n", "12") == wanted
 
 
+@pytest.mark.parametrize(("behind", "kept"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), ("\r", "\r"), (" \n", " ")])
+def test_one_line_end_behind_standard_input_is_not_of_the_prompt(
+    behind: str,
+    kept: str,
+    folder: str,
+    tokenizer: Tokenizer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = tokenizer.encode(PROMPT + kept).ids
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((PROMPT + behind).encode())))
+    found = as_json(capsys, folder, "-n", "6")
+    assert (found["prompt_tokens"], found["tokens"]) == (len(ids), expected(ids, 6))
+
+
 def test_json_is_one_line(folder: str, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     prompt = tokenizer.encode(PROMPT).ids
     wanted = expected(prompt, 6)
