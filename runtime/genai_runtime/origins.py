@@ -27,6 +27,7 @@ def in_own_terms(failure: GenaiError, origins: Origins) -> GenaiError:
     within = failure.origin if failure.origin in origins else path
     if within not in origins:
         return failure
-    place = f"{origins[within]}{component}{rest}"
+    first, *others = origins[within].split(", ")  # a linked graph's members: a message names the first
+    place = f"{first}{f' and {len(others)} more' if others else ''}{component}{rest}"
     told = type(failure)(failure.code, failure.what, help=failure.help, origin=place)
     return told.with_traceback(failure.__traceback__)
