@@ -5,6 +5,7 @@ Each stage has a name in STAGES; `trace` is told what it made, and a caller can 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from genai_compiler.option_types import check_options
 from genai_compiler.own_faults import within
 from genai_compiler.passes import PASSES
 from genai_compiler.passes.asked_forms import check_asked_forms
-from genai_compiler.passes.choose_forms import choose_forms, possible_forms
+from genai_compiler.passes.choose_forms import choose_forms, form_bars, possible_forms
 from genai_compiler.passes.left_out import check_left_out, left_out
 from genai_compiler.passes.profile import Pass, Profile, profile_of
 from genai_compiler.plan.build import build
@@ -254,7 +255,8 @@ def plan_package(
         made = plan if each.__name__ in without else _passed(plan, each, profile)
         _verified(each.__name__, made, plan)
         if each is choose_forms:
-            check_asked_forms(made, profile.forms, possible_forms(plan, profile))
+            possible, bars = possible_forms(plan, profile), partial(form_bars, plan, profile)
+            problems = (*problems, *check_asked_forms(made, profile.forms, possible, bars))
         plan = made
         trace(each.__name__, plan_text(plan))
         if stop_after == each.__name__:

@@ -220,11 +220,12 @@ def _draw(model: "Model", arguments: argparse.Namespace) -> int:
 
 
 def _standard_input() -> str:
-    """The whole of standard input. Raises RequestError `bad-text`."""
+    """The whole of standard input but for one line end behind it, as `echo` writes. Raises RequestError `bad-text`."""
     try:
-        return sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as fault:
         raise RequestError("bad-text", f"standard input is not UTF-8: {fault}") from fault
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 def _start(model: "Model", arguments: argparse.Namespace) -> "Generation":
@@ -320,17 +321,18 @@ def _stat_lines(generation: "Generation") -> list[str]:
     return [
         *drafts,
         f"prompt {stats.prompt_tokens} tokens, new {stats.new_tokens} tokens, finish reason {generation.finish_reason}",
-        f"first token after {stats.ttft * 1e3:.0f} ms{then}; peak memory {_peak_memory()}",
+        f"first token after {stats.ttft * 1e3:.0f} ms{then}; peak resident memory {_peak_memory()}",
     ]
 
 
 def _peak_memory() -> str:
+    """Of the process, pages of files included that others may share; MB as elsewhere, 10^6 bytes."""
     if sys.platform == "win32":
         return "unknown on this system"
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return f"{peak / (1 << 20 if sys.platform == 'darwin' else 1 << 10):.0f} MB"
+    return f"{peak * (1 if sys.platform == 'darwin' else 1024) / 1e6:.0f} MB"
 
 
 def _conversation(model: "Model", arguments: argparse.Namespace) -> int:

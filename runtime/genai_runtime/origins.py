@@ -1,7 +1,8 @@
 """Where a step is told to be, by failures and traces: in the package's own document, by file, line and path.
 
 A package of another dialect is compiled by way of a workflow that its author has never seen. The manifest says for each
-of that workflow's steps what its own document says there: `genai_config.json:16 model.decoder.filename`.
+of that workflow's steps what its own document says there: `genai_config.json:16 model.decoder.filename`. A graph that
+was linked of several steps has the places of all of them, ", " between.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ def in_own_terms(failure: GenaiError, origins: Origins) -> GenaiError:
     within = failure.origin if failure.origin in origins else path
     if within not in origins:
         return failure
-    place = f"{origins[within]}{component}{rest}"
+    first, *others = origins[within].split(", ")  # a linked graph's members: a message names the first
+    place = f"{first}{f' and {len(others)} more' if others else ''}{component}{rest}"
     told = type(failure)(failure.code, failure.what, help=failure.help, origin=place)
     return told.with_traceback(failure.__traceback__)

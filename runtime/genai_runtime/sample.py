@@ -154,7 +154,7 @@ def make_selector(
     outside = sorted(i for i in options.logit_bias or () if i >= size)
     if outside:
         raise RequestError(
-            "bad-logit-bias", f"logit_bias names ids without a token: {outside[:8]}; ids end at {size - 1}"
+            "bad-logit-bias", f"logit_bias names ids without a token: {outside[:8]}; ids are 0 to {size - 1}"
         )
     stages = make_stages(options, size, end_ids, prompt)
     if options.greedy:

@@ -15,7 +15,7 @@ def hold_ids(ids: Iterable[int], end: int, least: int = 0, name: str = "") -> No
     if wrong:
         holder = f"input '{name}': " if name else ""
         shown = ", ".join(map(str, wrong[:_SHOWN])) + (", ..." if len(wrong) > _SHOWN else "")
-        raise RequestError("bad-token", f"{holder}no such token ids: [{shown}]; ids end at {end - 1}")
+        raise RequestError("bad-token", f"{holder}no such token ids: [{shown}]; ids are 0 to {end - 1}")
 
 
 def hold_entries(array: Array, end: int, name: str) -> None:

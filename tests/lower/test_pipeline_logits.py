@@ -215,7 +215,7 @@ REFUSED: dict[str, tuple[list[Any], str, str, str]] = {
     ),
     "an id beyond": (
         [{"op": "logit_bias", "map": {str(VOCABULARY): 1}}], "bad-value", f'{AT}[0].map["{VOCABULARY}"]',
-        f"there is no token {VOCABULARY}: ids end at {VOCABULARY - 1}",
+        f"there is no token {VOCABULARY}: ids are 0 to {VOCABULARY - 1}",
     ),
     "a bias beyond": (
         [{"op": "logit_bias", "map": {"1": 1e31}}], "bad-value", f'{AT}[0].map["1"]', "lies within -1e30 and 1e30",

@@ -207,6 +207,33 @@ def test_a_form_that_a_component_can_not_have_is_refused() -> None:
     assert len(refused(("scores", "host"), ("nobody", "own"))) == 2
 
 
+def test_why_a_component_has_one_form_only_is_told() -> None:
+    """Of the runtime's own loop, and of a graph with state in place."""
+    with pytest.raises(CompileError) as error:
+        compile_package(FIXTURES / "tiny-gqa-v1", options=Options(stop_after="choose_forms", forms={"decoder": "host"}))
+    (problem,) = error.value.problems
+    assert (problem.code, problem.help) == (
+        "impossible-form",
+        "it has one form: it is the decoder, which the runtime's own loop runs",
+    )
+    with pytest.raises(CompileError) as error:
+        compile_package(
+            FIXTURES / "tiny-held-state", options=Options(stop_after="choose_forms", forms={"model": "host"})
+        )
+    (problem,) = error.value.problems
+    assert (problem.code, problem.help) == ("impossible-form", "it has one form: it updates cells in place")
+
+
+def test_a_form_that_nothing_can_choose_is_told() -> None:
+    def said(package: Path, forms: dict[str, Form]) -> list[str]:
+        made = compile_package(package, options=Options(stop_after="choose_forms", forms=forms))
+        return [each.code for each in made.problems if each.code == "idle-form"]
+
+    assert said(FIXTURES / "tiny-gqa-v1", {"": "own"}) == ["idle-form"]
+    assert said(SEARCH, {"": "own"}) == []
+    assert said(SEARCH, {"": "host", "greedy": "own", "ended": "own"}) == ["idle-form"]
+
+
 def test_what_is_asked_of_all_is_asked_of_those_that_can(base: Base) -> None:
     forms, note = chosen(base, table(), forms={"": "host", "ended": "own"})
     assert forms == {"scores": "fused", "greedy": "host", "ended": "own"}

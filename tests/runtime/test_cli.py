@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,6 +80,21 @@ def test_standard_input_is_the_prompt(
     assert said(capsys, folder, "-n", "12") == wanted
 
 
+@pytest.mark.parametrize(("behind", "kept"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), ("\r", "\r"), (" \n", " ")])
+def test_one_line_end_behind_standard_input_is_not_of_the_prompt(
+    behind: str,
+    kept: str,
+    folder: str,
+    tokenizer: Tokenizer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = tokenizer.encode(PROMPT + kept).ids
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((PROMPT + behind).encode())))
+    found = as_json(capsys, folder, "-n", "6")
+    assert (found["prompt_tokens"], found["tokens"]) == (len(ids), expected(ids, 6))
+
+
 def test_json_is_one_line(folder: str, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     prompt = tokenizer.encode(PROMPT).ids
     wanted = expected(prompt, 6)
@@ -98,7 +114,11 @@ def test_stats_go_to_stderr(folder: str, tokenizer: Tokenizer, capsys: pytest.Ca
     new = len(expected(tokenizer.encode(PROMPT).ids, 6))
     assert f"prompt {len(tokenizer.encode(PROMPT).ids)} tokens, new {new} tokens, finish reason " in err
     assert "first token after" in err
-    assert "peak memory" in err
+    shown = re.search(r"; peak resident memory (\d+) MB$", err, re.MULTILINE)
+    assert shown
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    assert int(shown[1]) == pytest.approx(peak, rel=0.02)
     assert "tokens" not in out
 
 

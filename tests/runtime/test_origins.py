@@ -121,3 +121,10 @@ def test_the_rest_of_a_place_stays() -> None:
     assert (told.code, told.what, told.help) == ("bad-image", "it is none", "give another")
     assert told.origin == "genai_config.json:7 model.vision.filename (component 'vision')"
     assert in_own_terms(failure, {}) is failure
+
+
+def test_a_failure_in_a_linked_graph_names_the_first_member_and_counts_the_others() -> None:
+    step = "pipeline.workflow.steps[0] (component 'island_1')"
+    failure = ExecutionError("step-failed", "it failed", origin=step)
+    told = in_own_terms(failure, {step: "a.yaml:3 one, a.yaml:7 two, a.yaml:9 three"})
+    assert told.origin == "a.yaml:3 one and 2 more (component 'island_1')"

@@ -67,7 +67,7 @@ def test_run_refuses_ids_that_the_table_has_not(model: Models, case: str, odd: i
     tiny.run(given(tiny, [[1, VOCABULARY - 1]]))
     for ids in ([[1, odd]], [[1, 9], [odd, 9]]):
         said = str(refused(lambda ids=ids: tiny.run(given(tiny, ids))))  # type: ignore[misc]
-        assert f"no such token ids: [{odd}]; ids end at {VOCABULARY - 1}" in said
+        assert f"no such token ids: [{odd}]; ids are 0 to {VOCABULARY - 1}" in said
         assert "input_ids'" in said
     refused(lambda: list(tiny.stream(given(tiny, [[1, odd]]))))
 

@@ -14,7 +14,7 @@ import genai_runtime
 import pytest
 import yaml
 from genai_compiler import compile_package
-from genai_runtime.timings import ADAPTER, RUN, SELECT, TEXT
+from genai_runtime.timings import ADAPTER, HOST, RUN, SELECT, TEXT
 
 from tests.conftest import FIXTURES
 from tests.lower.packages import Recipe, decoder
@@ -26,6 +26,10 @@ from tests.lower.test_composite import package as composite
 from tests.lower.test_pipeline_drafts import DRAFTED, both
 
 STATED = {"vocab_size": 64, "max_position_embeddings": 64, "eos_token_id": 2}
+STAGES = {
+    f"model.decoder.pipeline[{at}].{stage}.filename"
+    for at, stage in enumerate(("embeddings", "context", "iterator", "lm_head"))
+}
 SAID = {"do_sample": False, "temperature": 0.7}
 KEYS = re.compile(r'\.?([A-Za-z_][\w-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 
@@ -62,7 +66,7 @@ MADE: dict[str, tuple[Callable[[Path], Path], dict[str, set[str]]]] = {
     ),
     "v1, stages": (
         of_fixture("tiny-stages-v1"),
-        {RUN: {"model.decoder.pipeline[0].embeddings.filename"}, SELECT: {"search"}, TEXT: {"model"}},
+        {RUN: STAGES, SELECT: {"search"}, TEXT: {"model"}},
     ),
     "v1, an end put behind": (
         of_fixture("tiny-ssru-v1"),
@@ -150,12 +154,12 @@ def test_the_line_holds_the_key_that_the_path_names(case: str, tmp_path: Path) -
     events = events_of(package, tmp_path / "out", "drafts" in case)
     assert {RUN, TEXT} <= {each["cat"] for each in events}
     seen: dict[str, set[str]] = {}
-    for each in events:
-        told = re.fullmatch(r"([\w.-]+?)(?::(\d+) (.+))?", each["args"]["origin"])
-        assert told, each
+    for kind, place in ((each["cat"], place) for each in events for place in each["args"]["origin"].split(", ")):
+        told = re.fullmatch(r"([\w.-]+?)(?::(\d+) (.+))?", place)
+        assert told, place
         file, line, path = package / told[1], told[2], told[3]
         assert file.is_file()
-        seen.setdefault(each["cat"], set()).add(path or told[1])
+        seen.setdefault(kind, set()).add(path or told[1])
         if path is None:
             continue
         value, text = at(file, path), file.read_text("utf-8").splitlines()[int(line) - 1]
@@ -172,9 +176,33 @@ def test_an_authored_step_stands_where_it_is_written(case: str, tmp_path: Path) 
     """Its path is the step's own; text belongs to the step that publishes the tokens."""
     package = FIXTURES / case
     for each in events_of(package, tmp_path / "out"):
-        path = each["args"]["origin"].split(" ", 1)[1]
+        path = each["args"]["origin"].split(", ")[0].split(" ", 1)[1]
         assert path == each["args"]["step"]
         step = at(package / "inference_metadata.yaml", path)
         assert (step["kind"] == "emit") == (each["cat"] == TEXT)
         if step["kind"] == "emit":
             assert step["output"] == "tokens"
+
+
+@pytest.mark.parametrize("case", ["tiny-decoder", "tiny-held-state"])
+def test_a_linked_graph_names_the_place_of_each_member(case: str, tmp_path: Path) -> None:
+    """The model runs in one graph with others, before the loop and in it: no step that runs a graph is left unnamed."""
+    package = FIXTURES / case
+    where = "pipeline.workflow.steps[0]"
+    loop = at(package / "inference_metadata.yaml", where)
+    steps = {
+        f"{where}.{part}[{number}]": step["component"]
+        for part in ("setup", "steps")
+        for number, step in enumerate(loop[part])
+        if step["kind"] == "invoke"
+    }
+    spans = {
+        tuple(place.split(" ", 1)[1] for place in each["args"]["origin"].split(", "))
+        for each in events_of(package, tmp_path / "out")
+        if each["cat"] in (RUN, HOST)
+    }
+    named = [path for span in spans for path in span]
+    assert sorted(named) == sorted(steps)
+    for span in spans:
+        if "model" in (inside := [steps[path] for path in span]):
+            assert "last_token_logits" in inside

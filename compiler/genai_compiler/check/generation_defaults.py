@@ -106,7 +106,7 @@ def _biases(bias: Any, package: Package) -> Iterator[Found]:
     for token, delta in entries.items():
         if not is_token(token) or (ids and int(token) >= min(ids)):
             what = f"logit_bias names {as_written(token)}, which is no token id"
-            help = f"ids end at {min(ids) - 1}" if ids else "ids are whole numbers from 0 on"
+            help = f"ids are 0 to {min(ids) - 1}" if ids else "ids are whole numbers from 0 on"
             yield "bad-value", path, what, help, Severity.ERROR
         elif what := bias_fault(token, delta):
             yield "bad-value", path, what, FORBIDS, Severity.ERROR

@@ -8,7 +8,7 @@ graph beside it; what nobody speaks of is told as the file that it was found in.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 
 from genai_compiler.emit.own_places import (
@@ -30,7 +30,8 @@ from genai_compiler.read.places import DocPath, Spot, format_path
 def origins(plan: Plan, package: Package) -> dict[str, str]:
     """Path of a step -> its place in the package's own document: file, line and path.
 
-    A component that runs within the step of another one has an entry of its own: `<path> (component 'front')`.
+    A component that runs within the step of another one has an entry of its own: `<path> (component 'front')`. So has
+    a linked graph, `<path> (component 'island_1')`, with the places of all its members in order, ", " between them.
     """
     found = _Lowered(plan, package).found() if package.lowered else _authored(plan, package)
     return dict(sorted(found.items()))
@@ -42,11 +43,49 @@ def text_origin(plan: Plan) -> str:
     return next((op.origin for op in walk(plan.body) if isinstance(op, Emit) and op.output in tokens), "")
 
 
+def _members(plan: Plan, name: str, path: str) -> Iterator[tuple[str, str]]:
+    """(component, path of its step) of all that a component's graph was linked of, in order; itself, if of nothing."""
+    edit = plan.component(name).edit
+    if not isinstance(edit, Linked):
+        yield name, path
+        return
+    own = {component for component, _ in edit.own}
+    for each in edit.members:
+        step = dict(zip(edit.members[0].origins, each.origins, strict=False)).get(path, path)
+        if each.component == name:  # a graph with one of the compiler's own behind it
+            yield name, step
+        elif each.component not in own:
+            yield from _members(plan, each.component, step)
+
+
 def _authored(plan: Plan, package: Package) -> dict[str, str]:
+    steps = {each[:2]: each[2] for each in _linked_steps(plan)}
     wanted = {path for op in walk(plan.body) for path, _, _ in _steps(op)} | {path for path, _ in _proposer(plan)}
+    wanted |= {path for places in steps.values() for _, path in places}
     spots = package.places.root
     known = _paths(spots, ()) if spots is not None else ()
-    return {text: f"{package.places.find(path)} {text}" for path in known if (text := format_path(path)) in wanted}
+    found = {text: f"{package.places.find(path)} {text}" for path in known if (text := format_path(path)) in wanted}
+    return found | dict(_entries(steps, lambda _, path: found.get(path, "")))
+
+
+def _linked_steps(plan: Plan) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """(path, component, its members) wherever a linked graph runs; with the prompt another one may run."""
+    steps = [(path, name) for op in walk(plan.body) for path, _, name in _steps(op)]
+    facts = plan.decoder
+    prompts = [(path, facts.prompt_component) for path, name in steps if facts is not None and name == facts.component]
+    for path, name in dict.fromkeys((*steps, *prompts, *_proposer(plan))):
+        if name and path and isinstance(plan.component(name).edit, Linked):
+            for session in plan.component(name).sessions:
+                yield path, session, list(_members(plan, name, path))
+
+
+def _entries(
+    steps: Mapping[tuple[str, str], list[tuple[str, str]]], told: Callable[[str, str], str]
+) -> Iterator[tuple[str, str]]:
+    """Linked graphs' own entries. told: the place of a component and its path, "" for none."""
+    for (path, session), linked in steps.items():
+        if places := ", ".join(dict.fromkeys(filter(None, (told(*each) for each in linked)))):
+            yield f"{path} (component '{session}')", places
 
 
 def _paths(spot: Spot, path: DocPath) -> Iterator[DocPath]:
@@ -97,7 +136,8 @@ class _Lowered:
             elif path not in made or name:
                 made[path] = self.of_step(op, name, path) or self.beside(path, graphs, order)
         made |= {path: self.of_graph(name) for path, name in _proposer(self.plan)}
-        return made | dict(self.within(steps))
+        linked = {each[:2]: each[2] for each in _linked_steps(self.plan)}
+        return made | dict(self.within(steps)) | dict(_entries(linked, lambda name, _: self.of_graph(name)))
 
     def within(self, steps: list[tuple[str, Op, str]]) -> Iterator[tuple[str, str]]:
         """Components that run within the decoder's step."""

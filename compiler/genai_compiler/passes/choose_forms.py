@@ -64,6 +64,27 @@ def possible_forms(plan: Plan, profile: Profile) -> Mapping[str, tuple[Form, ...
     return {each.name: each.possible for each in _candidates(plan, profile)}
 
 
+def form_bars(plan: Plan, profile: Profile, name: str) -> str:
+    """Why a component has one form only: what holds it back from each other one."""
+    component, uses = plan.component(name), [run for _, run in runs(plan.body) if run.component == name]
+    if component.adapter is not None or name not in profile.graphs:
+        return "it is no graph"
+    if not uses:
+        decodes = plan.decoder is not None and name in (plan.decoder.component, plan.decoder.prompt_component)
+        return "it is the decoder, which the runtime's own loop runs" if decodes else "no step of its own runs it"
+    judge = Joinable(plan, profile, {})
+    fixed = next(filter(None, map(judge.fixed, uses)), "")
+    if fixed or any(run.held for run in uses):
+        return fixed or "it updates cells in place"
+    joins = next(filter(None, map(judge.reason, uses)), "")
+    try:
+        host_program(profile.graphs[name])
+        host = "its graph runs edited"
+    except Unhosted as reason:
+        host = str(reason.args[0])
+    return f"not fused: {joins}; not on the host: {host}"
+
+
 def _candidates(plan: Plan, profile: Profile) -> list[_Candidate]:
     used = dict.fromkeys(run.component for _, run in runs(plan.body))
     return [each for name in used if (each := _candidate(name, plan, profile)) is not None]

@@ -193,7 +193,8 @@ def _component(name: str, members: list[Invoke], elsewhere: set[str], plan: Plan
     produced = [value for member in members for value in defines(member)]
     taken = dict.fromkeys(value for member in members for _, value in member.inputs if value not in produced)
     given = tuple(value for value in produced if value in elsewhere)
-    linked = Linked(tuple(Member(each.component, each.inputs, each.outputs) for each in members), given)
+    joined = tuple(Member(each.component, each.inputs, each.outputs, (each.origin,)) for each in members)
+    linked = Linked(joined, given)
     return Component(
         name=name,
         artifact="",

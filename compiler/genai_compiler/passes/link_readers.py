@@ -168,7 +168,8 @@ def _grown(sites: list[_Site], joinable: Joinable) -> _Group:
     """All readers that can join, in the order of the first place."""
     component = joinable.plan.component(sites[0].head.component)
     ports = tuple((name, name) for name, _ in component.inputs), tuple((name, name) for name, _ in component.outputs)
-    group = _Group(sites, [Member(component.name, *ports)], taken={name for pairs in ports for name, _ in pairs})
+    head = Member(component.name, *ports, tuple(site.head.origin for site in sites))
+    group = _Group(sites, [head], taken={name for pairs in ports for name, _ in pairs})
     for site in sites:
         site.names = {value: port for port, value in site.head.outputs}
         joinable.take(site.head, set(), site.taken)
@@ -241,7 +242,8 @@ def _join(ops: list[Invoke], group: _Group, joinable: Joinable) -> None:
     made = {port: group.free(f"{component.name}.{port}") for port, _ in ops[0].outputs}
     group.inputs += [(named[port], types[port]) for port in named if not bound[port]]
     group.results += [(made[port], types[port]) for port in made]
-    group.members.append(Member(component.name, tuple(named.items()), tuple(made.items())))
+    origins = tuple(op.origin for op in ops)
+    group.members.append(Member(component.name, tuple(named.items()), tuple(made.items()), origins))
     for op, site in zip(ops, group.sites, strict=True):
         joinable.take(op, set(site.names), site.taken)
         site.outside += [(named[port], value) for port, value in op.inputs if not bound[port]]

@@ -99,7 +99,8 @@ def _graphs(run: Invoke, plan: Plan, profile: Profile) -> Iterator[GraphOfNumber
         raise NotNumbers(reason)
     if edit is not None and (not isinstance(edit, Linked) or edit.hoist is not None or edit.own):
         raise NotNumbers("its graph is changed in another way")
-    alone = Member(run.component, *(tuple((port, port) for port, _ in ports) for ports in (run.inputs, run.outputs)))
+    inputs, outputs = (tuple((port, port) for port, _ in ports) for ports in (run.inputs, run.outputs))
+    alone = Member(run.component, inputs, outputs)
     for at, member in enumerate(edit.members if edit is not None else (alone,)):
         graph = profile.graphs.get(member.component)
         if graph is None or graph.absent:

@@ -1,5 +1,6 @@
 """A folder that is no package itself but holds some, or is one of a kind that is not read: said by name."""
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,9 @@ from genai_compiler.read.genai_config import CONFIG_NAME
 from genai_compiler.read.suggest import closest
 
 COMPONENTS = "manifest.json"
+"""Of a package of component variants; a compiled folder has a file of that name, too."""
+COMPILED = ("abi", "compiler", "executor_sha256", "package")
+"""Keys of a compiled folder's manifest (emit/manifest.py)."""
 _MOST = 200
 """Folders looked into: a hub's repository has a dozen."""
 _MOST_BESIDE = 2000
@@ -19,6 +23,10 @@ _MOST_BESIDE = 2000
 def not_a_package(root: Path) -> Problem | None:
     """Why a folder without metadata and without a model's configuration is none, None when nothing tells."""
     name, where = root.resolve().name, Place(root.resolve().name)
+    if (package := _compiled_from(root)) is not None:
+        help = f"genai-run {root.as_posix()} runs it"
+        help += f"; to compile again, name its package, {package}" if package else ""
+        return Problem("compiled-folder", Place(COMPONENTS), "", f"'{name}' is a folder that genai-compile wrote", help)
     if found := list(_packages(root)):
         listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
         what = f"'{name}' declares nothing itself; packages lie below it: {listed}"
@@ -28,6 +36,19 @@ def not_a_package(root: Path) -> Problem | None:
         help = f"compile the folder of one variant, with a {CONFIG_NAME}"
         return Problem("unsupported-package-class", Place(COMPONENTS), "", what, help)
     return None
+
+
+def _compiled_from(root: Path) -> str | None:
+    """The package that a compiled folder was made of, "" where it is no longer there; None for other folders."""
+    try:
+        manifest = json.loads((root / COMPONENTS).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(manifest, dict) or not all(key in manifest for key in COMPILED):
+        return None
+    stated = manifest["package"].get("path") if isinstance(manifest["package"], dict) else None
+    package = root.resolve() / stated if isinstance(stated, str) and "\0" not in stated else None
+    return package.resolve().as_posix() if package is not None and package.is_dir() else ""
 
 
 def hold_package_name(root: Path) -> None:

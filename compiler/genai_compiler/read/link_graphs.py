@@ -8,11 +8,15 @@ from onnx import ModelProto
 
 @dataclass(frozen=True)
 class Member:
-    """One component of a linked graph: (port, value) pairs in and out."""
+    """One component of a linked graph: (port, value) pairs in and out.
+
+    origins: paths of the steps that it is, one wherever the linked graph runs; () where it is in one step with all.
+    """
 
     component: str
     inputs: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, str], ...]
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

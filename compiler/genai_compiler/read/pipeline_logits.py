@@ -70,7 +70,7 @@ def bias_faults(text: PipelineText, *known: int | None) -> tuple[Problem, ...]:
             "bad-value",
             text.places.find(path),
             format_path(path),
-            f"there is no token {token}: ids end at {min(counts) - 1}",
+            f"there is no token {token}: ids are 0 to {min(counts) - 1}",
             "remove it",
         )
         for token, path in paths.items()
