@@ -152,7 +152,9 @@ def test_a_traceback_shows_the_line_of_the_executor_and_its_origin(
     assert frame.line == file.read_text("utf-8").splitlines()[(frame.lineno or 0) - 1].strip()
 
 
-def test_a_failing_session_run_names_its_step(tmp_path: Path) -> None:
+def test_a_failing_session_run_names_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that the table has not, which is refused before anything runs, and here is not."""
+    monkeypatch.setattr("genai_runtime.inputs.hold_entries", lambda *_: None)
     compile_package(FIXTURES / "tiny-gqa-v1", out=tmp_path / "c")
     with genai_runtime.load(tmp_path / "c", threads=1) as model, pytest.raises(ExecutionError) as caught:
         model.run({"request.input_ids": np.array([[9999]]), "request.max_iterations": np.array([2])})

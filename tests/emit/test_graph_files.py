@@ -43,7 +43,7 @@ def test_graphs_that_are_made_never_share_a_file() -> None:
     linked = Linked(
         (Member("below", (("x", "v"),), (("y", "w"),)), Member("beside", (("x", "w"),), (("y", "z"),))), ("z",)
     )
-    plan: Any = SimpleNamespace(components=(SimpleNamespace(name="island_1", edit=linked),))
+    plan: Any = SimpleNamespace(components=(SimpleNamespace(name="island_1", edit=linked, parts=None),))
     package: Any = SimpleNamespace(graphs=graphs, root=Path())
     found = graph_files(plan, package, bundle=False)
     made = made_graphs(found)
@@ -77,7 +77,7 @@ def test_no_graph_gets_a_name_that_a_system_keeps() -> None:
     names = ["aux", "CON", "com1", "lpt0", "nul", "a:b", "a|b?", "console"]
     graphs = {name: graph_of(f"{name}.onnx.textproto", "Abs") for name in names}
     linked = Linked((Member("aux", (("x", "v"),), (("y", "w"),)), Member("nul", (("x", "w"),), (("y", "z"),))), ("z",))
-    plan: Any = SimpleNamespace(components=(SimpleNamespace(name="prn", edit=linked),))
+    plan: Any = SimpleNamespace(components=(SimpleNamespace(name="prn", edit=linked, parts=None),))
     package: Any = SimpleNamespace(graphs=graphs, root=Path())
     found = graph_files(plan, package, bundle=True)
     files = [each.file.removeprefix("graphs/") for each in found.values()]

@@ -232,7 +232,7 @@ def test_an_operator_that_appends_gets_growing_tensors() -> None:
     assert "appends" in after.groups[0].reason
 
 
-@pytest.mark.parametrize(("bounded", "storage"), [(True, "shared-buffer"), (False, "growing")])
+@pytest.mark.parametrize(("bounded", "storage"), [(True, "shared-buffer"), (False, "constant")])
 def test_tensors_of_one_size_are_one_buffer_only_where_the_operator_keeps_a_window(bounded: bool, storage: str) -> None:
     whole = tuple(replace(each, dims=(-1, 2, 24, 8)) for each in SLOTS)
     after = placed(kv(slots=whole), ops=(replace(GROUPED, local_window=8, bounded=bounded),))

@@ -62,6 +62,7 @@ def _authored(plan: Plan, package: Package) -> dict[str, str]:
     steps = {each[:2]: each[2] for each in _linked_steps(plan)}
     wanted = {path for op in walk(plan.body) for path, _, _ in _steps(op)} | {path for path, _ in _proposer(plan)}
     wanted |= {path for places in steps.values() for _, path in places}
+    wanted.discard("")  # what stands at no step: else it would be told to be the whole document
     spots = package.places.root
     known = _paths(spots, ()) if spots is not None else ()
     found = {text: f"{package.places.find(path)} {text}" for path in known if (text := format_path(path)) in wanted}

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 _LONGEST_NAME = 64
-_LONGEST_LIST = 16
+_LONGEST_LIST = 20
 _LONGEST_TEXT = 2000
 """Characters of all names of a list: a hostile document's names are long, and each of its faults would repeat them."""
 
