@@ -137,8 +137,13 @@ def test_storage_that_another_value_takes_later_stays_in_use_between_the_two() -
         helper.make_node("MatMul", ["c", "4to8"], ["y"]),
     ]
     weights = [weight("table", 10, 4), weight("4to8", 4, 8), weight("8to2", 8, 2), weight("2to4", 2, 4)]
-    found = workspace(graph(nodes, weights), {"ids": (64, 4)}, {"y": (64, 4, 8)}, {})
-    assert found.peak == 64 * 4 * (4 + 8 + 2) * 4
+    made = graph(nodes, weights)
+    untold = workspace(made, {"ids": (64, 4)}, {"y": (64, 4, 8)}, {})
+    assert untold.peak == 64 * 4 * (4 + 8) * 4, "b where a was, c where the wide one was"
+    for name in ("a", "c"):
+        told = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", "tokens", 4])
+        made.graph.value_info.append(told)
+    assert workspace(made, {"ids": (64, 4)}, {"y": (64, 4, 8)}, {}).peak == 64 * 4 * (4 + 8 + 2) * 4
 
 
 def test_the_other_operand_of_integer_products_lies_beside_the_arena() -> None:

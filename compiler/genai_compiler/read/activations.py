@@ -1,9 +1,9 @@
 """How much memory one run of a graph takes for its values: a walk over its nodes in order, with numbers for extents.
 
-A value's storage is free after its last reader. Views share their source's storage, an elementwise operator writes over
-an operand that nobody reads afterwards, and a value goes into storage that another of its shape has left: ONNX Runtime
-plans that before the first run, so that such storage stays in use between the two (allocation_planner.cc). What is
-allocated lies in an arena, and what counts is what that has touched (`arena`).
+A value's storage is free after its last reader. Views share their source's storage, and an elementwise operator writes
+over an operand that nobody reads afterwards. A value goes into storage that another of its shape has left, where the
+graph tells both shapes (`value_info`): ONNX Runtime plans that before the first run, so that such storage stays in use
+between the two (allocation_planner.cc). What is allocated lies in an arena, and what counts is what that has touched.
 """
 
 from collections import Counter, defaultdict
@@ -70,6 +70,7 @@ def workspace(
     shapes, sizes = _sizes(model, given, {**known, **bound})
     mine = {*given, *bound, *(each.name for each in model.graph.initializer), *(p.name for p in model.graph.input)}
     uses = Counter(name for node in model.graph.node for name in _reads(node))
+    told = {each.name for each in model.graph.value_info if _has_shape(each)}
     storage, waiting, unknown = _Storage(mine, {each.name for each in model.graph.output}), dict(uses), 0
     for at, node in enumerate(model.graph.node):
         for place, name in enumerate(node.output):
@@ -78,7 +79,7 @@ def workspace(
             size = sizes.get(name)
             unknown += size is None
             over = _reused(node, place, size, sizes, waiting, storage)
-            storage.make(at, name, size or 0, shapes.get(name), over, waiting.get(name, 0))
+            storage.make(at, name, size or 0, shapes.get(name) if name in told else None, over, waiting.get(name, 0))
         for name in _reads(node):
             waiting[name] -= 1
             storage.read(at, name)
@@ -147,7 +148,7 @@ class _Storage:
         root = self._root.get(over, "") if over else ""
         if not root:
             like = (each for each in self._idle if (each.shape, each.size) == (shape, size))
-            left = next(like, None) if name not in self._stays else None
+            left = next(like, None) if shape is not None and name not in self._stays else None
             if left is None:
                 left = self._made[name] = _Buffer(name, size, shape, at, at)
                 self._left[name] = 0
