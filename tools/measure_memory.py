@@ -1,6 +1,7 @@
 """What a process that runs a compiled folder has in memory, measured: unique set size (USS) at each time.
 
-    python -m tools.measure_memory FOLDER [--batch N] [--prompt N] [--new N] [--prefill-chunk N] [--wait]
+    python -m tools.measure_memory FOLDER [--batch N] [--prompt N] [--new N] [--prefill-chunk N]
+        [--threads N] [--wait]
 
 prints one JSON object, bytes: `imported`, `loading` (the most while loading), `loaded`, `running` (the most while one
 request runs), `peak`. Prompts are random tokens, spread evenly over the vocabulary. Linux only: USS is Private_Clean +
@@ -54,7 +55,9 @@ class Watch:
         return max(self._most, self._read())
 
 
-def measured(folder: Path, batch: int, prompt: int, new: int, chunk: int | None = None) -> dict[str, int]:
+def measured(
+    folder: Path, batch: int, prompt: int, new: int, chunk: int | None = None, threads: int | None = None
+) -> dict[str, int]:
     """Load the folder and run one request: bytes by name."""
     import genai_runtime
     import numpy as np
@@ -62,7 +65,7 @@ def measured(folder: Path, batch: int, prompt: int, new: int, chunk: int | None 
 
     found = {"imported": unique_bytes()}
     watch = Watch()
-    model = genai_runtime.load(folder, prefill_chunk=chunk)
+    model = genai_runtime.load(folder, prefill_chunk=chunk, threads=threads)
     found["loading"], found["loaded"] = watch.most(), unique_bytes()
     watch = Watch()
     words = json.loads((folder / "manifest.json").read_text("utf-8"))["generation"]["vocab_size"]
@@ -83,9 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--new", type=int, default=2)
     parser.add_argument("--prefill-chunk", type=int)
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--wait", action="store_true")
     given = parser.parse_args(argv)
-    found = measured(given.folder, given.batch, given.prompt, given.new, given.prefill_chunk)
+    found = measured(given.folder, given.batch, given.prompt, given.new, given.prefill_chunk, given.threads)
     print(json.dumps(found), flush=True)
     if given.wait:
         sys.stdin.read()
