@@ -12,6 +12,7 @@ import onnx
 import pytest
 from genai_compiler import held_weights, memory
 from genai_compiler.cli import main
+from genai_compiler.read.weights import held_bytes
 from onnx import numpy_helper
 
 from tests.conftest import FIXTURES
@@ -87,3 +88,14 @@ def test_small_weights_are_not_spoken_of(tmp_path: Path, capsys: pytest.CaptureF
     assert main([str(FIXTURES / "tiny-gqa-v1"), "-o", str(tmp_path / "out"), "--memory"]) == 0
     assert "weights of" not in (shown := capsys.readouterr().out)
     assert "  weights     " not in shown
+
+
+def test_weights_of_one_place_count_once() -> None:
+    """A table and a projection that name the same 48 bytes in two shapes, and 16 bytes behind them."""
+    graph = onnx.helper.make_graph([], "g", [], [])
+    for name, dims, offset in (("table", (4, 3), 0), ("head", (3, 4), 0), ("bias", (4,), 48)):
+        tensor = graph.initializer.add(name=name, dims=dims, data_type=onnx.TensorProto.FLOAT)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", "weights"), ("offset", str(offset)), ("length", "0")):
+            tensor.external_data.add(key=key, value=value)
+    assert held_bytes(onnx.helper.make_model(graph)) == 48 + 16

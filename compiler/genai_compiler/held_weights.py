@@ -12,7 +12,7 @@ from genai_compiler.plan.edits import Linked
 from genai_compiler.plan.ir import Component, Decode, Fused, Hold, Invoke, Plan
 from genai_compiler.plan.uses import walk
 from genai_compiler.problem import counted
-from genai_compiler.read.weights import weight_bytes
+from genai_compiler.read.weights import held_bytes
 
 NOTEWORTHY = 1_000_000
 """Bytes from which a session's weights are spoken of."""
@@ -23,11 +23,11 @@ def held_weights(plan: Plan, models: Mapping[str, ModelProto], sessions: Collect
 
     models: the graphs that components' sessions open; sessions: those that are opened.
     """
-    sizes = {name: weight_bytes(models[name]) for name in sorted(set(sessions) & set(models))}
+    sizes = {name: held_bytes(models[name]) for name in sorted(set(sessions) & set(models))}
     known = {each.name: each for each in plan.components}
     for name, size in sorted(sizes.items(), key=lambda each: -each[1]):
         if size >= NOTEWORTHY:
-            why = _why(known[name], plan) if name in known else "a part of a graph that opens in several sessions"
+            why = _why(known[name], plan) if name in known else "one of two sessions of one graph"
             yield f"{name}: {size} bytes, {why}"
 
 

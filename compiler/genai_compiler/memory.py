@@ -93,9 +93,10 @@ def _beyond(lengths: Lengths, plan: Plan, package: Package) -> Iterator[str]:
 
 def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, ModelProto]) -> str:
     """A note on weights that several sessions hold: how much, why, and what of it is there more than once."""
+    if any(each.parts is not None and set(shared.components) <= set(each.parts.names) for each in plan.components):
+        return _of_halves(shared)
     prompt = plan.decoder.prompt_component if plan.decoder is not None else ""
     why = "the package keeps them in each graph"
-    halves = [each.parts.names for each in plan.components if each.parts is not None]
     edits = [each.edit for name in shared.components for each in plan.components if each.name == name]
     linked = [{one.component for one in each.members} if isinstance(each, Linked) else set[str]() for each in edits]
     both = sorted(
@@ -105,8 +106,6 @@ def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, Mod
     )
     if both and prompt not in shared.components:
         why = f"both are linked with {', '.join(both)}"
-    elif any(set(shared.components) <= set(names) for names in halves):
-        why = "one of them reads only rows of them, and both are parts of one graph"
     elif prompt in shared.components:
         why = "other stages run with the prompt, which makes two graphs"
     elif shared.one_place:
@@ -116,6 +115,13 @@ def _told(shared: Shared, plan: Plan, package: Package, models: Mapping[str, Mod
     again = f"{there}; rearranged, {(sum(packed) - max(packed)) / MEGABYTE:.3f} MB more than once would take"
     named = " and ".join(shared.components)
     return f"{shared.bytes / MEGABYTE:.3f} MB of weights are in the sessions of {named}: {why}; {again}"
+
+
+def _of_halves(shared: Shared) -> str:
+    """The same of two sessions of one graph (pass split_opening): what either rearranges, one session would."""
+    names = ", ".join(sorted(frozenset[str]().union(*shared.names.values())))
+    there = "mapped once" if shared.one_place else "in memory twice"
+    return f"{' and '.join(shared.components)} both read {shared.bytes} bytes of weights, {there}: {names}"
 
 
 def _packed(model: ModelProto, names: frozenset[str]) -> int:
